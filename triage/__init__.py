@@ -1,0 +1,3 @@
+"""Log-driven incident analysis for GPU training clusters: which host broke the job, and what to do."""
+
+from __future__ import annotations
