@@ -2,6 +2,83 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from types import ModuleType
+
+from parsers import (
+    c10d,
+    disks,
+    exceptions,
+    fabric,
+    flight,
+    gpu_tools,
+    inventory,
+    ipmi,
+    k8s,
+    k8s_json,
+    kernel,
+    links,
+    nccl,
+    nvrm,
+    oom,
+    pcie,
+    sacct,
+    sacctmgr,
+    scontrol,
+    sinfo,
+    slurm_json,
+    slurmctld,
+    slurmd,
+    slurmstep,
+    squeue,
+    stacks,
+    storage,
+    torchrun,
+    train,
+    xid,
+)
 from parsers.contract import Dialect
 
-DIALECTS: tuple[Dialect, ...] = ()
+MODULES: tuple[ModuleType, ...] = (
+    xid,
+    nvrm,
+    pcie,
+    kernel,
+    oom,
+    disks,
+    links,
+    storage,
+    fabric,
+    ipmi,
+    gpu_tools,
+    slurmctld,
+    slurmd,
+    slurmstep,
+    sacct,
+    squeue,
+    sinfo,
+    scontrol,
+    sacctmgr,
+    slurm_json,
+    k8s,
+    k8s_json,
+    inventory,
+    nccl,
+    c10d,
+    torchrun,
+    train,
+    exceptions,
+    flight,
+    stacks,
+)
+
+
+def _all() -> Iterator[Dialect]:
+    for module in MODULES:
+        if hasattr(module, "DIALECTS"):
+            yield from module.DIALECTS
+        elif hasattr(module, "DIALECT"):
+            yield module.DIALECT
+
+
+DIALECTS: tuple[Dialect, ...] = tuple(_all())

@@ -22,8 +22,9 @@ _FIRST_YEAR, _LAST_YEAR = 1970, 2199
 # A jump back by more than this is New Year, not disorder; one forward that lands this near before it is disorder.
 _NEW_YEAR, _DISORDER = 180 * DAY, 7 * DAY
 
-_MONTHS = {name: n for n, name in enumerate("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), 1)}
-_MONTH = "(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
+_NAMES = "Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec"
+_MONTHS = {name: n for n, name in enumerate(_NAMES.split("|"), 1)}
+_MONTH = f"({_NAMES})"
 _WEEKDAY = "(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
 _CLOCK = r"(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(?!\d)"
 _ZONE = r"(?: ?(Z|UTC|GMT|[+-]\d\d:?\d\d)(?![\w:]))?"
@@ -153,21 +154,17 @@ def _glog(text: str, at: int) -> Stamp | None:
     return _stamp(micros(int(year or YEARLESS), int(month), int(day), (hour, minute, second, fraction)), found.end(), dated=bool(year))
 
 
-_DIGIT_LED = (_iso, _ipmi, _mail, _short)
-_LETTER_LED: dict[str, tuple[Callable[[str, int], Stamp | None], ...]] = {
-    "J": (_bsd,),
-    "F": (_bsd, _iso, _glog, _mail),
-    "M": (_bsd, _iso, _mail),
-    "A": (_bsd,),
-    "S": (_bsd, _iso, _mail),
-    "O": (_bsd,),
-    "N": (_bsd,),
-    "D": (_bsd,),
-    "T": (_bsd, _iso, _mail),
-    "W": (_bsd, _iso, _glog, _mail),
-    "I": (_glog,),
-    "E": (_glog,),
-} | dict.fromkeys("0123456789", _DIGIT_LED)
+_Reader = Callable[[str, int], Stamp | None]
+_DIGIT_LED: tuple[_Reader, ...] = (_iso, _ipmi, _mail, _short)
+_WEEKDAY_LED: tuple[_Reader, ...] = (_bsd, _iso, _mail)
+# By first character: months and weekdays, the severities of glog, digits.
+_READERS: dict[str, tuple[_Reader, ...]] = {
+    **dict.fromkeys("JAOND", (_bsd,)),
+    **dict.fromkeys("MST", _WEEKDAY_LED),
+    **dict.fromkeys("FW", (*_WEEKDAY_LED, _glog)),
+    **dict.fromkeys("IE", (_glog,)),
+    **dict.fromkeys("0123456789", _DIGIT_LED),
+}
 
 
 def parse_stamp(text: str, at: int = 0) -> Stamp | None:
@@ -178,7 +175,7 @@ def parse_stamp(text: str, at: int = 0) -> Stamp | None:
     first = text[at : at + 1]
     if first == "[":
         return _bracketed(text, at + 1)
-    for read in _LETTER_LED.get(first, ()):
+    for read in _READERS.get(first, ()):
         stamp = read(text, at)
         if stamp:
             return stamp

@@ -5,18 +5,20 @@ from __future__ import annotations
 import ipaddress
 import re
 
-import hostlist
+import hostlist  # type: ignore[import-untyped]
 
 LIMIT = 100_000
 # Not names: the tools' own ways to say that there is no list.
 _NOTHING = frozenset({"", "(null)", "null", "none", "none assigned", "n/a", "unknown", "-", "(none)"})
 # Words that stand where a host name could: in file stems and in syslog's host field of a headless line.
-_WORDS = frozenset(
-    "dmesg kern kernel syslog messages message journal journald journalctl slurm slurmctld slurmd slurmdbd slurmstepd sacct squeue sinfo scontrol "
-    "sacctmgr nccl job jobs log logs out err error errors stdout stderr output train training rank ranks node nodes host hosts hostname gpu gpus "
-    "worker workers master console serial sel ipmi bmc dcgm nvidia nvsm fabricmanager fm events event pods pod k8s cluster data trace traces "
-    "info warn warning debug fatal critical notice last message systemd sshd cron audit auth daemon user inventory topology README readme".split()
-)
+_WORD_LIST = """
+    dmesg kern kernel syslog messages message journal journald journalctl slurm slurmctld slurmd slurmdbd slurmstepd sacct squeue sinfo
+    scontrol sacctmgr srun sbatch nccl job jobs log logs out err error errors stdout stderr output train training rank ranks node nodes
+    host hosts hostname gpu gpus worker workers master console serial sel ipmi bmc dcgm nvidia nvsm fabricmanager fm events event pods
+    pod k8s cluster data trace traces info warn warning debug fatal critical notice last systemd sshd cron audit auth daemon user
+    inventory topology readme
+"""
+_WORDS = frozenset(_WORD_LIST.split())
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,252}[A-Za-z0-9])?")
 _BRACKET = re.compile(r"\[([^\[\]]*)\]")
 # 001-008 | 017
@@ -71,7 +73,7 @@ def _size(part: str) -> int:
 
 def fold(name: str) -> str:
     """The short name, case as printed: no domain, no trailing `.` or `:`. An address stays whole."""
-    name = name.strip().rstrip(".:" if "::" not in name else ".")
+    name = next(iter(name.split(maxsplit=1)), "").rstrip(".:" if "::" not in name else ".")
     if is_address(name):
         return name
     return name.partition(".")[0] or name
@@ -88,11 +90,14 @@ def is_address(text: str) -> bool:
     return True
 
 
+def well_formed(text: str) -> bool:
+    """Whether `text` has the form of a host name or an address."""
+    return is_address(text) or bool(_NAME.fullmatch(text) and ".." not in text and not text.isdigit())
+
+
 def plausible(text: str) -> bool:
-    """Whether `text` can be a host name or address: its form fits and it is no common word of logs or file names."""
+    """Whether `text` can be a host name or address where nothing else says so: it is no common word of logs or file names."""
     if is_address(text):
         return True
-    if not _NAME.fullmatch(text) or ".." in text:
-        return False
     short = text.partition(".")[0]
-    return short.lower() not in _WORDS and not short.isdigit() and any(c.isalpha() for c in short)
+    return well_formed(text) and short.lower() not in _WORDS and not short.isdigit()

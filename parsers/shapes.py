@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from parsers import pci
 from parsers.contract import Benign, Event, Line, Record, Window
@@ -15,6 +15,9 @@ from parsers.contract import Benign, Event, Line, Record, Window
 # Characters: the kernel cuts its records near 1 KiB, so what lies beyond is no part of a message.
 HEAD = 4096
 MESSAGE = 500
+# Seconds: the lines of one report leave the ring buffer together; a slow console stretches an oops to some seconds.
+REPORT_S = 30
+ANY_CASE = re.IGNORECASE
 
 _FIELDS: Mapping[str, Callable[[str], object]] = {
     "host": str,
@@ -47,13 +50,23 @@ class Shape:
     told_before: re.Pattern[str] | None = None
     told_after: re.Pattern[str] | None = None
     reach: int = 6
-    attrs: Mapping[str, object] = field(default_factory=dict)
 
 
-def shape(code: str, pattern: str, *, flags: int = 0, before: str = "", after: str = "", reach: int = 6, **fixed: str) -> Shape:
+def shape(
+    code: str,
+    pattern: str,
+    *,
+    flags: int = 0,
+    before: str = "",
+    after: str = "",
+    reach: int = 6,
+    state: str | None = None,
+    severity: str | None = None,
+) -> Shape:
     """A `Shape` from the texts of its patterns."""
-    twins = (re.compile(text, flags) if text else None for text in (before, after))
-    return Shape(code, re.compile(pattern, flags), fixed.get("state"), fixed.get("severity"), *twins, reach=reach)
+    told_before = re.compile(before, flags) if before else None
+    told_after = re.compile(after, flags) if after else None
+    return Shape(code, re.compile(pattern, flags), state, severity, told_before, told_after, reach)
 
 
 def read(shapes: Sequence[Shape], window: Window) -> Iterable[Record]:
@@ -79,7 +92,7 @@ def event(code: str, line: Line, found: re.Match[str] | None = None, **fields: o
     made = Event(code, line.text[:MESSAGE].strip(), line.number, line.number)
     groups = found.groupdict() if found else {}
     for name, text in groups.items():
-        if text is None:
+        if not text or not text.strip():
             continue
         if name in _FIELDS:
             setattr(made, name, _FIELDS[name](text))
@@ -95,15 +108,27 @@ def _told(chosen: Shape, found: re.Match[str], window: Window) -> bool:
     before, after = chosen.told_before, chosen.told_after
     near = window.before(chosen.reach) if before else ()
     far = window.after(chosen.reach) if after else ()
-    return any(twin(before, other, found, window.line) for other in near) or any(
-        twin(after, other, found, window.line) for other in far
-    )
+    return any(twin(before, other, found, window.line) for other in near) or any(twin(after, other, found, window.line) for other in far)
 
 
 def twin(pattern: re.Pattern[str] | None, other: Line, found: re.Match[str], line: Line) -> bool:
-    """Whether `other` is of the same host, has `pattern`, and agrees in the groups that both carry."""
-    hit = pattern.search(other.text[:HEAD]) if pattern and other.host == line.host else None
+    """Whether `other` is of the same report: host and time fit, it has `pattern`, and the groups that both carry agree."""
+    hit = pattern.search(other.text[:HEAD]) if pattern and same_report(other, line) else None
     if not hit:
         return False
     mine = found.groupdict()
-    return all(mine.get(name) in (None, text) for name, text in hit.groupdict().items())
+    return all(text is None or mine.get(name) in (None, text) for name, text in hit.groupdict().items())
+
+
+def same_report(one: Line, other: Line) -> bool:
+    """Whether two lines can belong to one report of one host."""
+    if not same_host(one, other):
+        return False
+    if one.boot_s is not None and other.boot_s is not None:
+        return abs(one.boot_s - other.boot_s) <= REPORT_S
+    return one.ts is None or other.ts is None or abs(one.ts - other.ts) <= REPORT_S * 1_000_000
+
+
+def same_host(one: Line, other: Line) -> bool:
+    """Whether the frames of two lines allow them to be of one host."""
+    return one.host is None or other.host is None or one.host == other.host

@@ -7,7 +7,7 @@ src/common/nvswitch/common_nvswitch.h; k8s-device-plugin, internal/rm/health.go.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from parsers import pci, shapes
 from parsers.contract import Benign, Event, Line, LineDialect, Record, Reject, Window
@@ -17,35 +17,37 @@ from parsers.contract import Benign, Event, Line, LineDialect, Record, Reject, W
 _XID = re.compile(r"(?<!S)Xid \((?:PCI:)?(?P<at>[0-9A-Fa-f:.]{4,17})(?P<mig>[^()]{0,40})\): (?P<number>\d{1,4})(?![^\s,.\"\\'])[,.]? ?")
 # pid=812, name=python3,   pid='<unknown>', name=<unknown>,   pid=812,
 _PROCESS = re.compile(r"pid='?(?P<pid>\d{1,10}|<unknown>)'?(?:,? name='?(?P<name>[^,']{0,200})'?)?(?:, ?|$)")
-# nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20034, Fatal, Link 44 LTSSM Fault Up
+# nvidia-nvswitch1: SXid (PCI:0000:0a:00.0): 20034, Fatal, Link 31 LTSSM Fault Up
 _SXID = re.compile(r"SXid \((?:PCI:)?(?P<at>[0-9A-Fa-f:.]{4,17})\): (?P<number>\d{4,6})(?![^\s,])")
-_SXID_SAYS = re.compile(r",? ?(?:(?P<severity>Fatal|Non-fatal|Nonfatal)\b,? ?)?(?:Link (?P<link>-?\d{1,3})\b ?)?(?P<state>[^{]{0,200})", re.IGNORECASE)
-# 20034, Severity 1 Engine instance 44 Sub-engine instance 00   20034, Data {0x10000000, ...}
+_SXID_SAYS = re.compile(
+    r",? ?(?:(?P<severity>Fatal|Non-fatal|Nonfatal)\b,? ?)?(?:Link (?P<link>-?\d{1,3})\b ?)?(?P<state>[^{]{0,200})", re.IGNORECASE
+)
+# 20034, Severity 1 Engine instance 31 Sub-engine instance 00   20034, Data {0x10000000, ...}
 _SXID_MORE = re.compile(r",? ?(?:Severity \d|Data ?\{)")
 _SXID_LINES = 12
 # XidCriticalError: Xid=48 on Device=GPU-0a1b2c3d-..., the device will go unhealthy.
-_PLUGIN = re.compile(r"XidCriticalError: Xid=(?P<number>\d{1,4}) on Device=(?P<uuid>(?:GPU|MIG)-[0-9A-Za-z/-]{8,60})")
+_PLUGIN = re.compile(r"XidCriticalE(?:rror|vent): Xid=(?P<number>\d{1,4}) on Device=(?P<uuid>(?:GPU|MIG)-[0-9A-Za-z/-]{8,60})")
 
 # (GPC 9, TPC 1, SM 1): Out Of Range Address
 _SM = re.compile(r"\(GPC (?P<gpc>\d{1,3}), TPC (?P<tpc>\d{1,3}), SM (?P<sm>\d{1,3})\)(?:: (?P<exception>[^,]{1,80}))?")
-# MMU Fault: ENGINE HOST0 HUBCLIENT_ESC faulted @ 0x14_00600000. Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_READ
+# MMU Fault: ENGINE HOST0 HUBCLIENT_ESC faulted @ 0x7fd2_41a00000. Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_READ
 _MMU = re.compile(
     r"MMU Fault: ENGINE (?P<engine>\w{1,40}) (?P<client>[\w ]{1,60}) faulted @ (?P<address>0x\w{1,24})"
     r"(?:\. Fault is of type (?P<state>\w{1,40}(?: ACCESS_TYPE_\w{1,40})?))?"
 )
 # Ch 00000010 caused by previous Xid 31
 _CAUSED = re.compile(r"(?P<state>caused by previous Xid (?P<cause>\d{1,4}))")
-# Row Remapper: New row (0x000000061c0f2e40) marked for remapping, reset gpu to activate.
+# Row Remapper: New row (0x000000021a0c5540) marked for remapping, reset gpu to activate.
 _REMAP = re.compile(r"Row Remapper(?: Error)?: ?(?:New row )?(?:\((?P<address>0x[0-9a-fA-F]{1,20})\))?(?: -)? ?(?P<state>[^,.]{1,80})")
 # NVLink: fatal error detected on link 9(0x0, 0x0, 0x10000, 0x0, 0x0, 0x0, 0x0)
-_NVLINK = re.compile(r"NVLink: (?P<severity>fatal|non-?fatal) error detected on link (?P<link>\d{1,3}) ?(?:\((?P<registers>[0-9a-fx, ]{1,200}))?")
-# Contained: CE User Channel (0x9). RST: No, D-RST: No
-_CONTAIN = re.compile(
-    r"(?P<state>Contained|Uncontained): (?P<unit>[^.]{1,80})(?:\. RST: (?P<rst>Yes|No))?(?:, D-RST: (?P<d_rst>Yes|No))?"
+_NVLINK = re.compile(
+    r"NVLink: (?P<severity>fatal|non-?fatal) error detected on link (?P<link>\d{1,3}) ?(?:\((?P<registers>[0-9a-fx, ]{1,200}))?"
 )
+# Contained: CE User Channel (0x9). RST: No, D-RST: No
+_CONTAIN = re.compile(r"(?P<state>Contained|Uncontained): (?P<unit>[^.]{1,80})(?:\. RST: (?P<rst>Yes|No))?(?:, D-RST: (?P<d_rst>Yes|No))?")
 # Timeout after 6s of waiting for RPC response from GPU4 GSP! Expected function 76 (GSP_RM_CONTROL) (0x20801813 0x4c).
 _GSP = re.compile(r"(?:after (?P<duration_s>\d{1,6})s of .{0,80})?[Ee]xpected function (?P<function>\d{1,6}) \((?P<state>\w{1,60})\)")
-# RLW_RXPIPE Nonfatal XC0 i0 Link 11 (0x0409a0c2 0x00000008 ...)   NETIR_LINK_EVT  Fatal   XC 1 i 2 Link 01 [0x0000000a]
+# RLW_RXPIPE Nonfatal XC1 i2 Link 07 (0x0409a0c6 0x00000010 ...)   NETIR_LINK_EVT  Fatal   XC 0 i 1 Link 09 [0x0000000a]
 _NVLINK5 = re.compile(
     r"(?P<state>[A-Z][A-Z0-9_/]{1,40}) {1,8}(?P<severity>Fatal|Nonfatal|Non-fatal) {1,8}XC ?(?P<xc>\d) i ?(?P<instance>\d{1,2})"
     r" Link (?P<link>-?\d{1,3})(?: [(\[](?P<registers>0x[0-9a-fA-Fx ]{1,120}))?"
@@ -84,7 +86,8 @@ def _xid(line: Line, text: str, found: re.Match[str]) -> Event | Reject:
     said = rest[process.end() :] if process else rest
     detail = _DETAILS[number].search(said) if number in _DETAILS else None
     made = shapes.event(f"xid.{number}", line, detail, device=device, mig=pci.mig(found["mig"]))
-    made.message = text[max(0, found.start() - 6) :][: shapes.MESSAGE].strip()
+    start = found.start() - 6 if text[: found.start()].endswith("NVRM: ") else found.start()
+    made.message = text[start : start + shapes.MESSAGE].strip()
     if process:
         made.pid = int(process["pid"]) if process["pid"].isdigit() else None
         made.attrs |= {"name": process["name"]} if process["name"] and "<" not in process["name"] else {}
@@ -146,8 +149,7 @@ def _plugin(line: Line, found: re.Match[str]) -> Event:
 def _spoken(window: Window, text: str) -> Iterator[Record]:
     """Every report of the line: writers that race can glue two into one."""
     line = window.line
-    glued: Iterable[re.Match[str]] = _XID.finditer(text)
-    for found in glued:
+    for found in _XID.finditer(text):
         yield _xid(line, text[: _end(text, found.end())], found)
     for found in _SXID.finditer(text):
         yield _sxid(window, text, found)
@@ -172,6 +174,4 @@ def parse(window: Window) -> Iterable[Record]:
     return (_plugin(line, plugin),) if plugin else ()
 
 
-_Parse = Callable[[Window], Iterable[Record]]
-
-DIALECT = LineDialect(name="xid", needles=("Xid (", "XidCriticalError: Xid="), parse=parse)
+DIALECT = LineDialect(name="xid", needles=("Xid (",), parse=parse, hints=("XidCriticalError: Xid=", "XidCriticalEvent: Xid="))

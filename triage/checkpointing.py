@@ -87,8 +87,7 @@ def gemini_recovery(hosts: int, copies: int, failures: int) -> float:
     ways = [1]
     for _ in range(hosts // copies):
         ways = [
-            sum(group[k] * ways[total - k] for k in range(copies) if 0 <= total - k < len(ways))
-            for total in range(len(ways) + copies - 1)
+            sum(group[k] * ways[total - k] for k in range(copies) if 0 <= total - k < len(ways)) for total in range(len(ways) + copies - 1)
         ]
     return (ways[failures] if failures < len(ways) else 0) / math.comb(hosts, failures)
 

@@ -89,14 +89,14 @@ def _row(source_id: str, event: Event, repeats: int, last: int | None, place: in
 
 
 def _placed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Fill `at`: the row's own time, else the nearest earlier stamp in the file, else the nearest later one."""
+    """Fill `ts_near`: the row's own time, else the nearest earlier stamp in the file, else the nearest later one."""
     seen: int | None = None
     for row in rows:
         seen = row["ts"] if row["ts"] is not None else seen
-        row["at"] = seen
+        row["ts_near"] = seen
     later: int | None = None
     for row in reversed(rows):
         later = row["ts"] if row["ts"] is not None else later
-        if row["at"] is None:
-            row["at"] = later
+        if row["ts_near"] is None:
+            row["ts_near"] = later
     return rows

@@ -28,7 +28,7 @@ class Burn:
 
 def union_days(intervals: pl.DataFrame, since: datetime, until: datetime) -> pl.DataFrame:
     """host, days: length of the union of each host's intervals (host, start, end) inside [since, until]; an open end is `until`."""
-    inside = _clip(intervals, since, until).sort("host", "start", "end")
+    inside = clip(intervals, since, until).sort("host", "start", "end")
     reached = pl.col("end").cum_max().shift().over("host")
     fresh = pl.max_horizontal("start", reached)
     length = (pl.col("end") - fresh).dt.total_microseconds().clip(0) / DAY_US
@@ -52,9 +52,9 @@ def burn_in(seen: pl.DataFrame, burn: Burn) -> pl.DataFrame:
 
 
 def gpu_hours(jobs: pl.DataFrame, job_hosts: pl.DataFrame, hosts: pl.DataFrame, since: datetime, until: datetime) -> pl.DataFrame:
-    """host, gpu_hours: allocated GPUs times hours; GPUs per host from the attempt, else from the inventory, else unknown and not counted."""
+    """host, gpu_hours: allocated GPUs times hours; GPUs per host from the attempt, else the inventory, else not counted."""
     shares = jobs.select("job_id", "attempt", share=pl.col("gpus") / pl.when(pl.col("nodes") > 0).then("nodes"))
-    inside = _clip(job_hosts, since, until).join(shares, on=["job_id", "attempt"], how="left")
+    inside = clip(job_hosts, since, until).join(shares, on=["job_id", "attempt"], how="left")
     known = inside.join(hosts.select("host", "gpus"), on="host", how="left")
     hours = (pl.col("end") - pl.col("start")).dt.total_microseconds() / 3.6e9
     rows = known.select("host", gpu_hours=hours * pl.coalesce("share", pl.col("gpus").cast(pl.Float64)))
@@ -71,14 +71,14 @@ def by_host(
     until: datetime,
     burn: Burn | None = None,
 ) -> pl.DataFrame:
-    """One row per known host: host, gpus, log_days (kernel log present), allocated_days, burn_in_days (of allocated), gpu_hours, out_days."""
+    """One row per known host: host, gpus, log_days (kernel log present), allocated_days, burn_in_days of these, gpu_hours, out_days."""
     kernel = coverage.filter(pl.col("family") == "kernel").select("host", start="first", end="last").drop_nulls()
     out = host_states.filter(pl.col("state").str.contains("(?i)^(?:down|drain|fail)"))
     new = burn_in(first_seen(job_hosts, host_states, coverage), burn or Burn())
     parts = {
         "log_days": union_days(kernel, since, until),
         "allocated_days": union_days(job_hosts, since, until),
-        "burn_in_days": union_days(_overlap(job_hosts, new), since, until),
+        "burn_in_days": union_days(overlap(job_hosts, new), since, until),
         "out_days": union_days(out, since, until),
     }
     names = pl.concat([hosts["host"], *(p["host"] for p in parts.values())]).drop_nulls().unique().sort()
@@ -107,7 +107,8 @@ def fleet(table: pl.DataFrame, since: datetime, until: datetime) -> dict[str, fl
     }
 
 
-def _clip(intervals: pl.DataFrame, since: datetime, until: datetime) -> pl.DataFrame:
+def clip(intervals: pl.DataFrame, since: datetime, until: datetime) -> pl.DataFrame:
+    """Intervals (host, start, end, any more) cut to [since, until]; an open end is `until`; empty ones are dropped."""
     kept = intervals.filter(pl.col("host").is_not_null() & pl.col("start").is_not_null())
     edges = kept.with_columns(
         pl.max_horizontal("start", pl.lit(since, pl.Datetime("us"))).alias("start"),
@@ -116,7 +117,7 @@ def _clip(intervals: pl.DataFrame, since: datetime, until: datetime) -> pl.DataF
     return edges.filter(pl.col("end") > pl.col("start"))
 
 
-def _overlap(intervals: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
+def overlap(intervals: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
     """host, start, end: the parts of `intervals` inside the one interval that `others` holds per host."""
     both = intervals.select("host", "start", "end").join(others.rename({"start": "from", "end": "to"}), on="host")
     parts = both.select(

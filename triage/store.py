@@ -20,6 +20,70 @@ if TYPE_CHECKING:
 
 MEMORY = ":memory:"
 
+VIEWS = (
+    """CREATE OR REPLACE VIEW all_hosts AS
+    SELECT DISTINCT host FROM (
+        SELECT host FROM host_records UNION ALL SELECT host FROM state_records UNION ALL SELECT unnest(hosts) FROM job_records
+        UNION ALL SELECT host FROM coverage WHERE family IN ('kernel', 'bmc') UNION ALL SELECT host FROM rank_records
+        UNION ALL SELECT host FROM sources
+    ) WHERE host IS NOT NULL AND host <> '' AND host <> 'localhost'""",
+    """CREATE OR REPLACE VIEW source_views AS
+    SELECT s.source_id, s.path, s.dialects, s.first_ts, s.last_ts, c.families, c.line_hosts, e.text_jobs, e.step_jobs FROM sources s
+    LEFT JOIN (SELECT source_id, list(DISTINCT family) AS families, list(DISTINCT host) AS line_hosts FROM (
+            SELECT source_id, family, host FROM coverage
+            UNION ALL SELECT source_id, 'training', host FROM rank_records
+            UNION ALL SELECT source_id, 'scheduler_log', NULL FROM job_records
+            UNION ALL SELECT source_id, 'scheduler_log', NULL FROM state_records
+        ) GROUP BY source_id) c USING (source_id)
+    LEFT JOIN (SELECT source_id,
+            list(DISTINCT job_id) FILTER (WHERE job_from = 'text') AS text_jobs,
+            list(DISTINCT job_id) FILTER (WHERE job_from = 'text' AND code IN ('slurm.job_killed', 'slurm.node_fail')) AS step_jobs
+        FROM events GROUP BY source_id) e USING (source_id)""",
+    """CREATE OR REPLACE VIEW job_outputs AS
+    SELECT s.source_id, s.job_id, coalesce(s.first_ts, e.first) AS first, coalesce(s.last_ts, e.last) AS last, r.gpus,
+        list_concat(coalesce(r.hosts, []), coalesce(e.hosts, [])) AS hosts, e.ended
+    FROM sources s
+    LEFT JOIN (SELECT source_id, max(nranks) AS gpus, list(DISTINCT host) AS hosts FROM rank_records GROUP BY source_id) r USING (source_id)
+    LEFT JOIN (SELECT source_id, min(ts_near) AS first, max(ts_near) AS last,
+            list(DISTINCT host) FILTER (WHERE host IS NOT NULL) AS hosts,
+            CASE WHEN bool_or(code = 'slurm.node_fail') THEN 'NODE_FAIL'
+                WHEN bool_or(code = 'slurm.job_killed' AND lower(coalesce(state, '')) LIKE '%time%') THEN 'TIMEOUT'
+                WHEN bool_or(code = 'slurm.job_killed' AND lower(coalesce(state, '')) LIKE '%preempt%') THEN 'PREEMPTED'
+                WHEN bool_or(code IN ('torch.rank_exit', 'torch.exception', 'torch.cuda_ecc', 'torch.cuda_oom', 'torch.cuda_fault', 'nccl.timeout',
+                    'nccl.remote_error', 'nccl.system_error', 'nccl.ib_error', 'torch.worker_killed', 'slurm.task_exit')) THEN 'FAILED'
+                WHEN bool_or(code = 'slurm.job_killed') THEN 'CANCELLED' END AS ended
+        FROM events GROUP BY source_id) e USING (source_id)
+    WHERE s.job_id IS NOT NULL""",
+    """CREATE OR REPLACE VIEW rank_views AS
+    SELECT r.*  EXCLUDE (job_id), coalesce(r.job_id, s.job_id) AS job_id, coalesce(e.attempt, j.attempt, 0) AS attempt FROM rank_records r
+    JOIN sources s USING (source_id)
+    LEFT JOIN (SELECT source_id, max(attempt) AS attempt FROM events WHERE attempt IS NOT NULL GROUP BY source_id) e USING (source_id)
+    LEFT JOIN (SELECT job_id, max(attempt) AS attempt FROM jobs GROUP BY job_id) j ON j.job_id = coalesce(r.job_id, s.job_id)
+    WHERE coalesce(r.job_id, s.job_id) IS NOT NULL""",
+    """CREATE OR REPLACE VIEW covered AS
+    SELECT coalesce(c.host, s.host) AS host, c.family, c.first, c.last FROM coverage c JOIN sources s USING (source_id)""",
+)
+
+OWNERSHIP = (
+    "UPDATE sources SET host = o.host, host_from = o.host_from, job_id = o.job_id, job_from = o.job_from FROM owners o WHERE sources.source_id = o.source_id",
+    """UPDATE events SET host = o.host, host_from = o.host_from FROM owners o WHERE events.source_id = o.source_id
+        AND (events.host IS NULL OR events.host_from <> 'line')""",
+    """UPDATE events SET job_id = o.job_id, job_from = o.job_from FROM owners o WHERE events.source_id = o.source_id
+        AND (events.job_id IS NULL OR events.job_from <> 'text')""",
+    "UPDATE rank_records SET host = o.host FROM owners o WHERE rank_records.source_id = o.source_id AND rank_records.host IS NULL",
+)
+
+ATTEMPTS = (
+    "UPDATE events SET attempt = NULL WHERE attempt IS NOT NULL",
+    """UPDATE events SET attempt = j.attempt FROM (
+        SELECT job_id, attempt, CASE WHEN attempt = 0 THEN TIMESTAMP '0001-01-01' ELSE start - INTERVAL 4 SECOND END AS since,
+            coalesce(lead(start) OVER (PARTITION BY job_id ORDER BY attempt) - INTERVAL 4 SECOND, TIMESTAMP '9999-01-01') AS until
+        FROM jobs
+    ) j WHERE events.job_id = j.job_id AND events.ts_near >= j.since AND events.ts_near < j.until""",
+    """UPDATE events SET attempt = j.attempt FROM (SELECT job_id, max(attempt) AS attempt FROM jobs GROUP BY job_id) j
+        WHERE events.job_id = j.job_id AND events.ts_near IS NULL""",
+)
+
 
 class StoreFault(Fault):
     """The database cannot be used; says what to do."""
@@ -45,6 +109,8 @@ class Store:
     def _create(self) -> None:
         for table in TABLES.values():
             self._connection.execute(table.ddl)
+        for view in VIEWS:
+            self._connection.execute(view)
         self._connection.execute("INSERT INTO meta SELECT 'schema', ? WHERE NOT EXISTS (SELECT 1 FROM meta WHERE name = 'schema')", [str(VERSION)])
 
     def _check_version(self) -> None:
@@ -103,6 +169,36 @@ class Store:
         """Forget everything that was read from a source."""
         for table in RAW:
             self._connection.execute(f"DELETE FROM {table} WHERE source_id = ?", [source_id])
+
+    def apply_owners(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Write host and job of whole sources into `sources` and into events and records that do not say themselves."""
+        self._connection.execute("CREATE OR REPLACE TEMP TABLE owners (source_id VARCHAR, host VARCHAR, host_from VARCHAR, job_id VARCHAR, job_from VARCHAR)")
+        if rows:
+            self._connection.executemany("INSERT INTO owners VALUES (?, ?, ?, ?, ?)", [tuple(r[k] for k in ("source_id", "host", "host_from", "job_id", "job_from")) for r in rows])
+        for statement in OWNERSHIP:
+            self._connection.execute(statement)
+
+    def shift_years(self, source_id: str, by: int, total: int) -> None:
+        """Move year-less stamps of a source by whole years."""
+        if by:
+            self._connection.execute(
+                "UPDATE events SET ts = ts + to_years($by), ts_last = ts_last + to_years($by), ts_near = ts_near + to_years($by) "
+                "WHERE source_id = $source AND ts_quality = 'year_inferred'",
+                {"by": by, "source": source_id},
+            )
+            self._connection.execute(
+                'UPDATE coverage SET first = first + to_years($by), "last" = "last" + to_years($by) WHERE source_id = $source', {"by": by, "source": source_id}
+            )
+        self._connection.execute(
+            "UPDATE sources SET first_ts = first_ts + to_years($by), last_ts = last_ts + to_years($by), year_shift = $total, "
+            "year_from = CASE WHEN $total = 0 THEN 'mtime' ELSE 'peers' END WHERE source_id = $source",
+            {"by": by, "total": total, "source": source_id},
+        )
+
+    def assign_attempts(self) -> None:
+        """Give every event with a job its attempt: the last one that had started by then."""
+        for statement in ATTEMPTS:
+            self._connection.execute(statement)
 
     def frame(self, table: str, where: str = "", values: Sequence[object] = ()) -> pl.DataFrame:
         """A table, or the rows that `where` keeps, as polars."""

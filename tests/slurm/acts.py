@@ -27,7 +27,7 @@ SHAPES: dict[str, tuple[str, ...]] = {
     "sacct-trailing-pipes.txt": ("sacct", "-a", "-D", "-p", "-o", JOB_COLUMNS),
     "sacct-jobs.txt": ("sacct", "-a", "-D", "-X", "-P", "-o", JOB_COLUMNS),
     "sacct-steps.txt": ("sacct", "-a", "-D", "-P", "-o", JOB_COLUMNS),
-    "sacct-commas.txt": ("sacct", "-a", "-D", "-X", "-P", "--delimiter=;", "-o", JOB_COLUMNS),
+    "sacct-semicolons.txt": ("sacct", "-a", "-D", "-X", "-P", "--delimiter=;", "-o", JOB_COLUMNS),
     "sacct.json": ("sacct", "-a", "-D", "--json"),
     "events.txt": ("sacctmgr", "-P", "show", "event", "all_clusters"),
     "events-table.txt": ("sacctmgr", "show", "event", "all_clusters"),
@@ -149,8 +149,9 @@ def attempts(slurm: Cluster) -> list[dict[str, str]]:
     names = ("job_id", "start", "end", "state", "hosts", "exit")
     text = slurm.call("sacct", "-a", "-D", "-X", "-n", "-P", "-o", "JobIDRaw,Start,End,State,NodeList,ExitCode")
     rows = [dict(zip(names, line.split("|"), strict=True)) for line in text.splitlines()]
+    rows = [row for row in rows if row["start"] != "Unknown"]
     for row in rows:
-        row["hosts"] = ",".join(slurm.call("scontrol", "show", "hostnames", row["hosts"]).split()) if "None" not in row["hosts"] else ""
+        row["hosts"] = ",".join(slurm.call("scontrol", "show", "hostnames", row["hosts"]).split())
     return rows
 
 
@@ -165,8 +166,9 @@ def run(folder: Path) -> None:
         operator(story)
         preemption(story)
         lost_hosts(story, pretrain)
-        limit = next(act.jobs[0] for act in story.acts if act.what == "time_limit")
+        limit, again = (next(act.jobs[0] for act in story.acts if act.what == what) for what in ("time_limit", "requeue"))
         story.wait(limit, "TIMEOUT", "", seconds=120)
+        story.wait(again, "RUNNING", seconds=180)  # Slurm holds a requeued job back for two minutes
         time.sleep(3)
         collect(slurm, folder / "records")
         truth = {"acts": [asdict(act) for act in story.acts], "attempts": attempts(slurm)}

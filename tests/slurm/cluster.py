@@ -60,6 +60,7 @@ GresTypes=gpu
 AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost=localhost
 AccountingStoragePort={dbd}
+AccountingStoragePass={top}/munge/socket
 AccountingStorageTRES=gres/gpu
 JobAcctGatherType=jobacct_gather/none
 JobRequeue=1

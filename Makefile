@@ -1,0 +1,58 @@
+# Everything that a target needs is set up by the target: only Python 3.11+, make and git have to be there.
+SHELL := /bin/bash
+.DELETE_ON_ERROR:
+
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+STORY ?= gpu-off-the-bus
+BENCH_MB ?= 1000
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint test-slow test-slurm bench lock wheel clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' | awk -F'|' '{ printf "%-12s %s\n", $$1, $$2 }'
+
+# A second call is instant: the stamp is older than neither the lock nor the project's metadata.
+$(STAMP): requirements.lock pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; set PYTHON=/path/to/python3" >&2; exit 2; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) has no venv; on Debian or Ubuntu: apt-get install python3-venv" >&2; exit 2; }
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+setup: $(STAMP) ## virtual environment in .venv, from requirements.lock
+
+demo: $(STAMP) ## triage a sample incident (STORY=folder of samples/cases)
+	@$(BIN)/triage now samples/cases/$(STORY)/logs
+
+lint: $(STAMP) ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+test: lint ## ruff, mypy and the tests
+	$(BIN)/pytest -n auto
+
+test-slow: $(STAMP) ## tests that build, install or read for long
+	$(BIN)/pytest -m slow
+
+test-slurm: $(STAMP) ## a real Slurm of 16 hosts is started, hurt and read back (as root, Debian or Ubuntu)
+	$(BIN)/pytest -m slurm tests/slurm
+
+bench: $(STAMP) ## times against rg, zgrep and lnav (BENCH_MB=1000)
+	BENCH_MB=$(BENCH_MB) $(BIN)/python tests/bench/bench.py
+
+lock: ## pin the newest versions that pyproject.toml admits (needs uv)
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --upgrade --extra dev --output-file requirements.lock pyproject.toml
+	@! grep -nE '://|--(extra-)?index-url|--find-links' requirements.lock
+
+wheel: $(STAMP) ## sdist and wheel in dist/
+	$(BIN)/hatchling build
+
+clean: ## remove what the targets made
+	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

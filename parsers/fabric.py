@@ -1,0 +1,130 @@
+"""Fabric software: NVIDIA fabric manager, the opensm subnet manager, `ibstat` and `rdma link`.
+
+Line shapes: nvidia-fabricmanager.log of drivers 535 to 570; opensm/osm_drop_mgr.c and osm_state_mgr.c; infiniband-diags; iproute2.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from parsers import shapes
+from parsers.contract import Dialect, Event, Line, LineDialect, Record, SectionDialect, Window
+from parsers.shapes import shape
+
+# [Mar 03 2026 04:10:11] [ERROR] [tid 2207] detected NVSwitch fatal error 24007 on fid 0 on NVSwitch pci bus id 00000000:0a:00.0
+#   physical id 2 port 18   (one line)
+_DETECTED = re.compile(
+    r"detected NVSwitch (?P<severity>fatal|non-fatal) error (?P<sxid>\d{4,6}) on fid "
+    r"(?P<fid>\d{1,4}) on NVSwitch pci bus id (?P<device>[0-9a-fA-F:.]{7,17})"
+    r"(?: physical id (?P<switch>\d{1,4}))?(?: port (?P<port>\d{1,4}))?"
+)
+# [ERROR] [tid 911] request to query NVSwitch device information from NVSwitch driver failed with error:...
+_LEVEL = re.compile(r"\[(?P<severity>ERROR|CRITICAL|FATAL)\] ?(?:\[tid \d{1,9}\] ?)")
+
+# Mar 03 04:10:11 330417 [7F3A2700] 0x02 -> drop_mgr_remove_port: Removed port with GUID:0x506b... LID range [12, 12] of node:gpu-012 mlx5_0
+_OPENSM = (
+    shape(
+        "ib.link_down",
+        r"(?P<state>Removed port) with GUID:(?P<guid>0x[0-9a-f]{1,16}) LID range \[[^\]]{1,20}\] of node:"
+        r"(?P<host>[A-Za-z0-9][\w.-]{0,80}) (?P<interface>[\w-]{1,20})",
+    ),
+    shape(
+        "ib.link_up",
+        r"(?P<state>Discovered new port) with GUID:(?P<guid>0x[0-9a-f]{1,16}) LID range \[[^\]]{1,20}\] of node: ?"
+        r"(?P<host>[A-Za-z0-9][\w.-]{0,80}) (?P<interface>[\w-]{1,20})",
+    ),
+    # log_trap_info: Received Generic Notice type:1 num:128 (Link state change) Producer:2 (Switch) from LID:12: names no host
+    shape("", r"Received Generic Notice type:\d"),
+)
+_RDMA = (
+    # link mlx5_1/1 state DOWN physical_state POLLING netdev ibp94s0
+    shape(
+        "ib.link_down",
+        r"^\s{0,8}link (?P<interface>\w{1,20}/\d{1,3}) .{0,80}state DOWN physical_state (?P<state>POLLING|LINK_ERROR_RECOVER\w{0,8})",
+    ),
+)
+
+
+def _fabric_manager(line: Line) -> Event | None:
+    text = line.text[: shapes.HEAD]
+    found = _DETECTED.search(text)
+    if found:
+        return shapes.event("fabricmanager.error", line, found, state=f"SXid {found['sxid']}")
+    level = _LEVEL.search(line.raw[: shapes.HEAD])
+    if not level:
+        return None
+    made = shapes.event("fabricmanager.error", line, severity=level["severity"].lower())
+    made.message = line.raw[level.end() : level.end() + shapes.MESSAGE].strip()
+    return made
+
+
+def parse(window: Window) -> Iterable[Record]:
+    """Errors of the fabric manager; ports that the subnet manager lost or found, with the host that its node description names."""
+    made = _fabric_manager(window.line)
+    return (made,) if made else shapes.read((*_OPENSM, *_RDMA), window)
+
+
+class IbStat:
+    """`ibstat` output, one adapter and its ports."""
+
+    # State: Down   Physical state: Polling
+    _FIELD = re.compile(r"^\s+(?P<name>[\w ]{1,40}): ?(?P<value>.{0,80})$")
+    # A port that is administratively off reads Disabled; Polling means that it looks for a partner.
+    _BROKEN = ("Polling", "LinkErrorRecovery", "PhyTest")
+
+    def __init__(self, adapter: str) -> None:
+        self.adapter = adapter
+        self.port = ""
+        self.fields: dict[str, str] = {}
+        self.state_line: Line | None = None
+
+    def feed(self, line: Line) -> Iterable[Record] | None:
+        """The event of a port, given once the next one begins."""
+        found = self._FIELD.match(line.raw[:200])
+        if not found:
+            return None
+        name, value = found["name"].strip(), found["value"].strip()
+        if name.startswith("Port ") and not value:
+            done = self.close()
+            self.port, self.fields, self.state_line = name[5:], {}, None
+            return done
+        self.fields[name] = value
+        if name == "State":
+            self.state_line = line
+        return ()
+
+    def close(self) -> Iterable[Record]:
+        """The event of the port read last."""
+        physical, line = self.fields.get("Physical state"), self.state_line
+        if not line or self.fields.get("State") != "Down" or physical not in self._BROKEN or self.fields.get("Link layer") == "Ethernet":
+            return ()
+        made = shapes.event("ib.link_down", line, state=physical, severity="snapshot")
+        made.attrs = {"interface": self.adapter, "port": self.port}
+        return (made,)
+
+
+def open_ibstat(line: Line) -> IbStat | None:
+    """An adapter's block begins: CA 'mlx5_0'."""
+    found = re.match(r"CA '(\w{1,20})'\s*$", line.raw[:60])
+    return IbStat(found[1]) if found else None
+
+
+DIALECTS: tuple[Dialect, ...] = (
+    LineDialect(
+        name="fabric",
+        needles=(),
+        hints=(
+            "detected NVSwitch",
+            "[ERROR] [tid",
+            "[CRITICAL] [tid",
+            "[FATAL] [tid",
+            "Removed port with GUID",
+            "Discovered new port with GUID",
+            "Received Generic Notice",
+            "physical_state",
+        ),
+        parse=parse,
+    ),
+    SectionDialect(name="ibstat", openers=("CA '",), open=open_ibstat),
+)

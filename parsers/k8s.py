@@ -1,0 +1,280 @@
+"""kubectl's events, pods, nodes and descriptions as text.
+
+A row of events is known by `Normal|Warning` and the reason behind it, whatever the other columns. Ages are relative to
+an unknown moment: such rows have no time of their own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from parsers import clocks
+from parsers.columns import Kinds, Rows, read_header
+from parsers.contract import Dialect, Event, HostRecord, HostStateRecord, Line, LineDialect, Record, SectionDialect, Window
+
+_TEXT = 400
+NOT_READY, FAILED, WAITS = "k8s.node_not_ready", "k8s.pod_failed", "k8s.unschedulable"
+_REASONS = {
+    NOT_READY: (
+        "NodeNotReady NodeHasDiskPressure NodeHasInsufficientMemory NodeHasMemoryPressure NodeHasInsufficientPID NodeHasPIDPressure "
+        "NodeStatusUnknown NodeNetworkUnavailable KubeletNotReady ContainerRuntimeUnhealthy KubeletUnhealthy NodeNotHealthy GPUUnhealthy"
+    ),
+    "k8s.node_ready": "NodeReady NodeSchedulable",
+    "k8s.node_cordoned": "NodeNotSchedulable",
+    "host.boot": "Rebooted",
+    "host.oom_kill": "OOMKilling SystemOOM",
+    "host.hung_task": "TaskHung",
+    "host.panic": "KernelOops KernelPanic",
+    "host.fs_error": "FilesystemIsReadOnly",
+    FAILED: (
+        "Failed BackOff Evicted OOMKilled Error CrashLoopBackOff ImagePullBackOff ErrImagePull ContainerCannotRun FailedMount "
+        "FailedAttachVolume FailedCreatePodSandBox FailedPodSandBoxStatus FailedKillPod FailedPostStartHook FailedCreate "
+        "TaintManagerEviction Preempted Preempting ExceededGracePeriod DeadlineExceeded BackoffLimitExceeded NodeLost ContainerGone "
+        "PyTorchJobFailed PyTorchJobRestarting MPIJobFailed TFJobFailed JobFailed RayJobFailed JobSetFailed FailedJobs "
+        "EvictedDueToPreempted EvictedDueToPodsReadyTimeout EvictedDueToAdmissionCheck EvictedDueToNodeFailures NodeShutdown NodeAffinity "
+        "StartError Terminated DisruptionTarget"
+    ),
+    WAITS: (
+        "FailedScheduling UnexpectedAdmissionError NotTriggerScaleUp OutOfcpu OutOfmemory OutOfpods OutOfnvidia.com/gpu InsufficientQuota "
+        "QuotaExceeded Unschedulable SchedulingGated FailedAllocation FailedPrepareDynamicResources Inadmissible"
+    ),
+}
+CODES = {reason: code for code, reasons in _REASONS.items() for reason in reasons.split()}
+# Normal rows that tell of trouble; the others of type Normal are everyday.
+_TOLD_AS_NORMAL = frozenset(
+    "NodeNotReady NodeReady NodeNotSchedulable NodeSchedulable Rebooted TaintManagerEviction BackOff Preempted Preempting "
+    "NotTriggerScaleUp NodeHasDiskPressure NodeHasInsufficientMemory NodeHasInsufficientPID NodeStatusUnknown "
+    "PyTorchJobFailed PyTorchJobRestarting EvictedDueToPreempted EvictedDueToPodsReadyTimeout EvictedDueToAdmissionCheck "
+    "EvictedDueToNodeFailures DisruptionTarget".split()
+)
+# 4m12s   Warning   NodeNotReady   Node/kgpu-3   Node kgpu-3 status is now: NodeNotReady
+_EVENT = re.compile(r"(?:^|[\s│|])(Normal|Warning)\s{1,40}([A-Za-z][\w./-]{2,60})\s{1,80}(\S.{0,2000})")
+# Node/kgpu-3 | pod/ft-worker-1 | Pod   ft-worker-1 (object and kind of older tables)
+_OBJECT = re.compile(
+    r"(?:^|\s)((?i:node|pod|job|pytorchjob|mpijob|workload|rayjob|jobset|replicaset|statefulset))s?(?:\.[\w.]{1,60})?/([a-z0-9][\w.-]{0,252})"
+)
+# Node kgpu-3 status is now: NodeNotReady | Node kgpu-3 has been rebooted, boot id: 4f1c...
+_NODE = re.compile(r"\bNode (\S{1,253}) (?:status is now|has been rebooted|event: )")
+_ON_NODE = re.compile(r"(?:\bon node \"?|^kubelet, |kubelet, )([a-z0-9][\w.-]{0,252})")
+_HAS_STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S{0,8}")
+
+
+def coded(kind: str, reason: str, message: str) -> str | None:
+    """The event code of a Kubernetes event; None where it tells of no trouble."""
+    if kind != "Warning" and reason not in _TOLD_AS_NORMAL:
+        return None
+    return CODES.get(reason) or (WAITS if "due to no healthy devices" in message else None)
+
+
+def judged(code: str, reason: str, message: str, kind: str | None, name: str | None, number: int) -> Event:
+    """One Kubernetes event about object `kind`/`name`."""
+    node = _NODE.search(message) or _ON_NODE.search(message)
+    about = name if kind == "node" else None
+    event = Event(code, f"{reason}: {message}"[:_TEXT], number, host=about or (node[1].rstrip('.,;:"') if node else ""), state=reason)
+    event.attrs = {"object": f"{kind}/{name}"} if kind and name else {}
+    if reason == "Rebooted":
+        event.severity = "unexpected"
+    return event
+
+
+def _event_row(window: Window) -> Iterable[Record]:
+    raw = window.line.raw.rstrip(" │|┃║\r")
+    found = _EVENT.search(raw)
+    if not found:
+        return ()
+    kind, reason, rest = found.groups()
+    code = coded(kind, reason, rest)
+    if code is None:
+        return ()
+    about = _OBJECT.search(rest)
+    event = judged(code, reason, rest, about[1].lower() if about else None, about[2] if about else None, window.line.number)
+    stamp = _HAS_STAMP.match(raw.lstrip())
+    if stamp and (read := clocks.from_text(stamp[0])):
+        event.ts = read[0]
+    return (event,)
+
+
+# Taints:   node.kubernetes.io/unreachable:NoExecute
+_TAINT = re.compile(r"node\.kubernetes\.io/([a-z-]{1,40})(?:=\S{0,60})?:(?:NoSchedule|NoExecute)(?! op=)")
+# Ready  Unknown  Thu, 05 Mar 2026 03:04:05 +0000  Thu, 05 Mar 2026 03:05:00 +0000  NodeStatusUnknown  Kubelet stopped posting ...
+_CONDITION = re.compile(
+    r"^\s{0,8}(\w{2,60})\s{1,60}(True|False|Unknown)\s{1,8}\w{3}, \d\d \w{3} \d{4} [\d:]{8} [+-]\d{4}"
+    r"\s{1,8}(\w{3}, \d\d \w{3} \d{4} [\d:]{8} [+-]\d{4})\s{1,60}(\S{1,60})"
+)
+_NAME = re.compile(r"^Name:\s{1,40}(\S{1,253})")
+
+
+def _described(window: Window) -> str:
+    """The node that `kubectl describe` is at: the nearest `Name:` above."""
+    for line in window.before(200):
+        found = _NAME.match(line.raw)
+        if found:
+            return found[1]
+    return ""
+
+
+def _taint(window: Window) -> Iterable[Record]:
+    line = window.line
+    found = _TAINT.search(line.raw)
+    if not found or "op=" in line.raw:
+        return ()
+    host = _described(window)
+    if found[1] == "unschedulable":
+        return _node_says(host, "k8s.node_cordoned", found[1], line, "drain", None)
+    return _node_says(host, NOT_READY, found[1], line, "down", None)
+
+
+def _condition(window: Window) -> Iterable[Record]:
+    line = window.line
+    found = _CONDITION.match(line.raw)
+    if not found:
+        return ()
+    kind, value, changed, reason = found.groups()
+    bad = value != "True" if kind == "Ready" else value == "True"
+    if not bad:
+        return ()
+    when = clocks.from_text(changed)
+    return _node_says(_described(window), NOT_READY, f"{kind}={value}: {reason}", line, "down", when[0] if when else None)
+
+
+def _node_says(host: str, code: str, reason: str, line: Line, state: str, ts: int | None) -> Iterator[Record]:
+    yield Event(code, line.raw.strip()[:_TEXT], line.number, ts=ts, host=host, state=reason)
+    if host:
+        yield HostStateRecord(host, line.number, "k8s", state, ts=ts, reason=reason)
+
+
+# Message:   Pod was rejected: Allocate failed due to no healthy devices present; cannot allocate unhealthy devices nvidia.com/gpu
+_ALLOCATE = re.compile(r"(?:Pod was rejected: |Pod )?Allocate failed due to (.{1,400})")
+
+
+def _rejected(window: Window) -> Iterable[Record]:
+    found = _ALLOCATE.search(window.line.raw)
+    if not found:
+        return ()
+    why = f"Allocate failed due to {found[1].strip(' │|')}"
+    return (Event(WAITS, window.line.raw.strip()[:_TEXT], window.line.number, host="", state=why),)
+
+
+def _line(window: Window) -> Iterable[Record]:
+    raw = window.line.raw
+    if "node.kubernetes.io/" in raw and ("NoSchedule" in raw or "NoExecute" in raw):
+        return list(_taint(window))
+    if "Warning" in raw or "Normal" in raw:
+        records = list(_event_row(window))
+        if records:
+            return records
+    if "Allocate failed due to" in raw:
+        return _rejected(window)
+    return list(_condition(window))
+
+
+_POD_NAMES = frozenset("namespace name ready status restarts age ip node".split())
+_POD_STATUS = re.compile(r"(?:Init:|Signal:|ExitCode:)?[A-Z][\w./:]{1,60}")
+_POD_KINDS: Kinds = {
+    "ready": re.compile(r"\d{1,4}/\d{1,4}"),
+    "status": _POD_STATUS,
+    "age": re.compile(r"(?:\d{1,9}[a-z])+|<\w{1,12}>"),
+    "name": re.compile(r"[a-z0-9][\w.-]{0,252}"),
+    "node": re.compile(r"[a-z0-9][\w.-]{0,252}|<none>"),
+}
+_POD_FINE = frozenset("Running Completed Pending ContainerCreating PodInitializing Terminating Succeeded SchedulingGated".split())
+_POD_WAITS = frozenset("UnexpectedAdmissionError Unschedulable".split())
+
+
+def _pod(cells: dict[str, str], line: Line) -> Iterable[Record] | None:
+    status, node = cells.get("status", ""), cells.get("node", "")
+    if not _POD_KINDS["ready"].fullmatch(cells.get("ready", "")):
+        return None
+    if status in _POD_FINE or (status.startswith("Init:") and status[5:6].isdigit()):
+        return ()
+    code = WAITS if status in _POD_WAITS or status.startswith("OutOf") else FAILED
+    event = Event(code, f"pod {cells.get('name')} {status}", line.number, host="" if node in ("", "<none>") else node, state=status)
+    event.attrs = {"object": f"pod/{cells.get('name')}"}
+    return (event,)
+
+
+_NODE_NAMES = frozenset("name status roles age version internal_ip".split())
+_NODE_STATUS = re.compile(r"(?:Not)?Ready(?:,SchedulingDisabled)?|Unknown(?:,SchedulingDisabled)?")
+_NODE_KINDS: Kinds = {"status": _NODE_STATUS, "name": _POD_KINDS["name"], "age": _POD_KINDS["age"]}
+
+
+def _node(cells: dict[str, str], line: Line) -> Iterable[Record] | None:
+    name, status = cells.get("name", ""), cells.get("status", "")
+    if not name or not _NODE_STATUS.fullmatch(status):
+        return None
+    return list(node_state(name, status, line.number))
+
+
+def node_state(name: str, status: str, number: int, reason: str | None = None, ts: int | None = None) -> Iterator[Record]:
+    """A node's state; a Ready node is up, which is no proof that it is idle."""
+    cordoned, ready = status.endswith("SchedulingDisabled"), status.startswith("Ready")
+    state = "down" if not ready else "drain" if cordoned else "up"
+    yield HostStateRecord(name, number, "k8s", state, ts=ts, reason=reason or (None if state == "up" else status))
+    if state != "up":
+        code = NOT_READY if not ready else "k8s.node_cordoned"
+        yield Event(code, f"node {name} {status}", number, ts=ts, host=name, state=reason or status)
+
+
+# INTERNAL-IP | OS-IMAGE | CONTAINER-RUNTIME
+_DASHED = re.compile(r"(?<=[A-Z])-(?=[A-Z])")
+
+
+def _open(line: Line) -> Rows | None:
+    header = _DASHED.sub("_", line.raw)
+    pods = read_header(header, _POD_NAMES, _POD_KINDS)
+    if pods and {"name", "ready", "status"} <= set(pods.names):
+        return Rows(pods, _pod)
+    nodes = read_header(header, _NODE_NAMES, _NODE_KINDS)
+    if nodes and {"name", "status", "roles"} <= set(nodes.names):
+        return Rows(nodes, _node)
+    return None
+
+
+# nvidia.com/gpu.product=NVIDIA-H100-80GB-HBM3
+_LABELS = {"nvidia.com/gpu.product": "gpu_model", "nvidia.com/gpu.count": "gpus"}
+_RACK = re.compile(r"(?:^|[/.-])rack(?:[-_.]?(?:id|name))?$|topology\.k8s\.aws/network-node-layer-3$|gce-topology-subblock$")
+_LEAF = re.compile(r"(?:^|[/.-])(?:leaf|leaf-?switch|tor|switch|hostnetworktopology\.leaf)$|accelerator$")
+_RAIL = re.compile(r"(?:^|[/.-])rail(?:[-_.]?id)?$")
+
+
+def labelled(host: str, labels: dict[str, str], number: int) -> HostRecord | None:
+    """Inventory and topology that a node's labels tell; None when they tell nothing."""
+    record = HostRecord(host, number, "k8s")
+    for key, value in labels.items():
+        field = _LABELS.get(key)
+        if field == "gpus":
+            record.gpus = int(value) if value.isascii() and value.isdigit() and len(value) < 6 else None
+        elif field == "gpu_model":
+            record.gpu_model = value
+        elif _RACK.search(key):
+            record.rack = value
+        elif _LEAF.search(key) and not key.startswith("cloud.google"):
+            record.leaf = value
+        elif _RAIL.search(key):
+            record.rail = value
+    return record if record.gpus is not None or any((record.gpu_model, record.rack, record.leaf, record.rail)) else None
+
+
+DIALECTS: tuple[Dialect, ...] = (
+    SectionDialect("k8s_tables", ("STATUS ", "STATUS\t"), _open),
+    LineDialect(
+        "k8s",
+        (),
+        _line,
+        hints=(
+            "Warning  ",
+            "Normal  ",
+            "Warning FailedScheduling",
+            "NodeNotReady",
+            "FailedScheduling",
+            "UnexpectedAdmissionError",
+            "NoExecute",
+            "NoSchedule",
+            "Allocate failed due to",
+            "NodeStatusUnknown",
+            "KubeletNotReady",
+            "True   ",
+        ),
+    ),
+)

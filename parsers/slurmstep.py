@@ -1,0 +1,185 @@
+"""What slurmstepd and srun say of a step: in job output, in slurmd's log, in the journal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from parsers import clocks
+from parsers.contract import Benign, Event, LineDialect, RankRecord, Record, Window
+from parsers.slurm_fields import names
+
+_ID = r"(\d{1,12}(?:_\d{1,9})?(?:\+\d{1,5})?)(?:\.(\w{1,20}(?:\+\w{1,9})?))?"
+_WHAT = r"(?:(?:EXTERN |INTERACTIVE |BATCH )?(?:JOB|STEP)(?: FOR)?)"
+# *** STEP 1.0 ON gpu-001 CANCELLED AT 2026-11-30T13:22:03 DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***
+# *** JOB 1610220 CANCELLED AT 2015-03-11T09:20:41 *** on cn-4-7
+_CANCEL = re.compile(
+    rf"\*\*\* {_WHAT} {_ID} (?:ON (\S{{1,255}}) )?"
+    r"CANCELLED(?: AT (\S{1,40}))?(?: DUE [Tt][Oo] ([^*]{1,120}?))? \*\*\*(?: on (\S{1,255}))?"
+)
+# *** STEP 9.0 STEPD TERMINATED ON gpu-3 AT 2026-11-30T13:22:03 DUE TO JOB NOT ENDING WITH SIGNALS ***
+_STUCK = re.compile(rf"\*\*\* {_WHAT} {_ID} STEPD TERMINATED ON (\S{{1,255}}) AT (\S{{1,40}}) DUE TO ([^*]{{1,120}}?) \*\*\*")
+# *** STEP 9.0 ON gpu-3 FAILED (non-zero exit code or other failure mode) ***
+_FAILED = re.compile(rf"\*\*\* {_WHAT} {_ID} ON (\S{{1,255}}) FAILED \(([^)*]{{1,120}})\)")
+# Detected 1 oom_kill event in StepId=88231.0. | Detected 2 oom-kill event(s) in step 88231.batch cgroup.
+_OOM = re.compile(rf"Detected (\d{{1,9}}) oom[-_]kill event(?:\(?s\)?)? in (?:StepId=|[Ss]tep ){_ID}")
+# slurmstepd-gpu-009: error:
+_REPORTER = re.compile(r"slurmstepd-([A-Za-z0-9][\w.-]{0,200}): ")
+# srun: error: Node failure on gpu-[007-008]
+_NODE_FAILURE = re.compile(r"srun: error: Node failure on (\S{1,4000})")
+# srun: error: gpu-005: task 4: Exited with exit code 134 | srun: error: gpu-[001-002]: tasks 0-15: Terminated
+_TASK = re.compile(r"srun: error: ([A-Za-z0-9][^\s:]{0,4000}): tasks? ([\d,\-\[\]]{1,2000}): (.{1,200})")
+_CODE = re.compile(r"Exited with exit code (\d{1,5})")
+# srun: error: Task launch for StepId=9.0 failed on node gpu-3: Invalid job credential
+_LAUNCH = re.compile(rf"Task launch for (?:StepId=)?{_ID} failed on node (\S{{1,255}}): (.{{1,200}})")
+# slurmstepd: error: pyxis: container start failed with error code: 1
+_CONTAINER = re.compile(
+    r"slurmstepd[^:]{0,200}: error: (pyxis: (?!printing).{0,40}(?:[Ff]ailed|couldn't|cannot|\[ERROR\]|[Dd]enied|No such).{0,200})"
+)
+_SIGNALS = {
+    "Hangup": 1, "Interrupt": 2, "Quit": 3, "Illegal instruction": 4, "Trace/breakpoint trap": 5, "Aborted": 6, "Bus error": 7,
+    "Floating point exception": 8, "Killed": 9, "User defined signal 1": 10, "Segmentation fault": 11, "User defined signal 2": 12,
+    "Broken pipe": 13, "Alarm clock": 14, "Terminated": 15,
+}  # fmt: skip
+_TEARDOWN = frozenset({"Terminated", "Killed"})
+_TEXT = 400
+
+
+def _cancelled(window: Window, found: re.Match[str]) -> Iterator[Record]:
+    """The reporter merely runs the step daemon: after a node failure it is not the host that failed."""
+    line = window.line
+    job_id, step, on, at, cause, behind = found.groups()
+    cause = (cause or "cancelled").partition(",")[0].strip()
+    stamp = clocks.from_text(at) if at else None
+    failed = cause.upper().startswith("NODE") and "FAIL" in cause.upper()
+    event = Event(
+        "slurm.node_fail" if failed else "slurm.job_killed",
+        line.text[:_TEXT],
+        line.number,
+        ts=stamp[0] if stamp else None,
+        host="" if failed else on or behind or _reporter(line.text),
+        job_id=job_id,
+        state=cause.lower(),
+    )
+    event.attrs = {key: value for key, value in (("step", step), ("reporter", on or behind)) if value}
+    yield event
+
+
+def _reporter(text: str) -> str | None:
+    found = _REPORTER.search(text)
+    return found[1] if found else None
+
+
+def _stuck(window: Window, found: re.Match[str]) -> Iterator[Record]:
+    line = window.line
+    job_id, _, host, at, cause = found.groups()
+    stamp = clocks.from_text(at)
+    yield Event(
+        "slurm.launch_failed",
+        line.text[:_TEXT],
+        line.number,
+        ts=stamp[0] if stamp else None,
+        host=host,
+        job_id=job_id,
+        state=f"Kill task failed: {cause.lower()}",
+    )
+
+
+def _step_failed(window: Window, found: re.Match[str]) -> Iterator[Record]:
+    line = window.line
+    yield Event("slurm.task_exit", line.text[:_TEXT], line.number, host=found[3], job_id=found[1], state=found[4])
+
+
+def _oom(window: Window, found: re.Match[str]) -> Iterator[Record]:
+    line = window.line
+    if int(found[1]) == 0:
+        yield Benign(line.number)
+        return
+    yield Event(
+        "host.oom_kill",
+        line.text[:_TEXT],
+        line.number,
+        host=_reporter(line.text),
+        job_id=found[2],
+        value=float(found[1]),
+        state="cgroup limit",
+    )
+
+
+def _node_failure(window: Window, found: re.Match[str]) -> Iterator[Record]:
+    line = window.line
+    for host in names(found[1].rstrip(".,")):
+        yield Event("slurm.node_fail", line.text[:_TEXT], line.number, host=host, state="node failure")
+
+
+def _tasks(text: str) -> list[int]:
+    """The first 1,024 of `4`, `0-7,9`, `[0-3]`."""
+    out: list[int] = []
+    for part in text.strip("[]").split(","):
+        low, _, high = part.partition("-")
+        if low.isdigit() and (high.isdigit() or not high) and len(part) < 20:
+            out += range(int(low), min(int(high or low), int(low) + 1023) + 1)
+    return out[:1024]
+
+
+def _task_exit(window: Window, found: re.Match[str]) -> Iterator[Record]:
+    line, tasks, how = window.line, _tasks(found[2]), found[3].strip()
+    code, word = _CODE.match(how), how.partition(" (")[0].strip(".")
+    for host in names(found[1]):
+        event = Event("slurm.task_exit", line.text[:_TEXT], line.number, host=host, state=how)
+        event.rank = tasks[0] if len(tasks) == 1 else None
+        event.exit_code = int(code[1]) if code else None
+        event.signal = _SIGNALS.get(word)
+        event.severity = "teardown" if word in _TEARDOWN else None
+        event.attrs = {"tasks": found[2]} if len(tasks) > 1 else {}
+        yield event
+    if len(tasks) == 1:
+        yield from (RankRecord(tasks[0], line.number, "srun", host=host) for host in names(found[1])[:1])
+
+
+def _launch(window: Window, found: re.Match[str]) -> Iterator[Record]:
+    line = window.line
+    yield Event("slurm.launch_failed", line.text[:_TEXT], line.number, host=found[3], job_id=found[1], state=found[4].strip())
+
+
+def _container(window: Window, found: re.Match[str]) -> Iterator[Record]:
+    line = window.line
+    yield Event("slurm.launch_failed", line.text[:_TEXT], line.number, host=_reporter(line.text), state=found[1].strip())
+
+
+_RULES = (
+    ("CANCELLED", _CANCEL, _cancelled),
+    (" STEPD TERMINATED ON ", _STUCK, _stuck),
+    (" FAILED (", _FAILED, _step_failed),
+    ("Detected ", _OOM, _oom),
+    ("srun: error: Node failure", _NODE_FAILURE, _node_failure),
+    ("srun: error: ", _TASK, _task_exit),
+    ("Task launch for ", _LAUNCH, _launch),
+    ("error: pyxis: ", _CONTAINER, _container),
+)
+
+
+def _parse(window: Window) -> Iterable[Record]:
+    text = window.line.text
+    if "srun: error: " not in text and "srun: error: " in window.line.raw:
+        text = window.line.raw
+    for literal, pattern, read in _RULES:
+        if literal in text and (found := pattern.search(text)):
+            return list(read(window, found))
+    return ()
+
+
+DIALECT = LineDialect(
+    "slurmstep",
+    (" CANCELLED AT ", "srun: error: Node failure on ", " STEPD TERMINATED ON "),
+    _parse,
+    hints=(
+        " CANCELLED DUE TO ",
+        "srun: error: ",
+        "error: pyxis: ",
+        "oom_kill event",
+        "oom-kill event",
+        "Task launch for ",
+        " FAILED (non-zero",
+    ),
+)

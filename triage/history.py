@@ -1,0 +1,198 @@
+"""Everything that was read, indexed for the questions of an incident: who ran where, what happened on a host, what was covered."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from triage.collectives import Dump
+from triage.jobs import Attempt
+from triage.moments import MINUTE
+from triage.topology import Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Burst:
+    """A row of `bursts` with what the rulebook says of its code. Times are microseconds UTC, None where no stamp is near."""
+
+    burst_id: str
+    code: str
+    family: str
+    class_id: str | None
+    role: str
+    layer: str
+    weight: int
+    fatal: bool
+    scope: str
+    user_possible: bool
+    manifestation: str | None
+    signature: str
+    message: str
+    source_id: str
+    line: int
+    count: int = 1
+    copies: int = 1
+    host: str | None = None
+    device: str | None = None
+    first: int | None = None
+    last: int | None = None
+    timed: bool = True
+    job_id: str | None = None
+    attempt: int | None = None
+    rank: int | None = None
+    peer: str | None = None
+    duration_s: float | None = None
+    severity: str | None = None
+    state: str | None = None
+
+    @property
+    def start(self) -> int | None:
+        """When it truly began: a collective timeout began its own duration before the line that tells it (DESIGN section 4)."""
+        if self.first is not None and self.code == "nccl.timeout" and self.duration_s:
+            return self.first - int(self.duration_s * 1_000_000)
+        return self.first
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """Where a rank ran."""
+
+    rank: int
+    host: str | None
+    device: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class HostState:
+    """An interval in which a host was down, drained, idle ...; `basis` tells an interval from a snapshot."""
+
+    host: str
+    state: str
+    start: int | None
+    end: int | None
+    reason: str
+    user: str
+    basis: str
+    source_id: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A training step line."""
+
+    seq: int
+    ts: int | None
+    duration_s: float | None
+    value: float | None
+    rank: int | None
+    source_id: str
+    line: int
+
+
+@dataclass(slots=True)
+class History:
+    """The indexed whole. `now` is the last stamp of the data; `paths` names each source."""
+
+    now: int | None = None
+    paths: dict[str, str] = field(default_factory=dict)
+    attempts: list[Attempt] = field(default_factory=list)
+    bursts: list[Burst] = field(default_factory=list)
+    topology: Topology = field(default_factory=Topology)
+    ranks: dict[tuple[str, int], dict[int, Rank]] = field(default_factory=dict)
+    states: dict[str, list[HostState]] = field(default_factory=dict)
+    spans: dict[tuple[str, str], list[tuple[int, int]]] = field(default_factory=dict)
+    steps: dict[tuple[str, int], list[Step]] = field(default_factory=dict)
+    dumps: dict[tuple[str, int], list[Dump]] = field(default_factory=dict)
+    stacks: dict[tuple[str, int], list[Mapping[str, Any]]] = field(default_factory=dict)
+    lemons: set[str] = field(default_factory=set)
+    _by_host: dict[str, list[Burst]] = field(default_factory=dict)
+    _host_keys: dict[str, list[int]] = field(default_factory=dict)
+    _by_job: dict[tuple[str, int], list[Burst]] = field(default_factory=dict)
+    _runs: dict[str, list[Attempt]] = field(default_factory=dict)
+
+    def index(self) -> History:
+        """Build the indexes; call once after filling the lists."""
+        hosts: defaultdict[str, list[Burst]] = defaultdict(list)
+        jobs: defaultdict[tuple[str, int], list[Burst]] = defaultdict(list)
+        for burst in self.bursts:
+            if burst.job_id is not None and burst.attempt is not None:
+                jobs[burst.job_id, burst.attempt].append(burst)
+            if burst.host is not None:
+                hosts[burst.host].append(burst)
+        self._by_host = {h: sorted(b, key=lambda x: (x.first or 0, x.burst_id)) for h, b in hosts.items()}
+        self._host_keys = {h: [b.first or 0 for b in bursts] for h, bursts in self._by_host.items()}
+        self._by_job = dict(jobs)
+        runs: defaultdict[str, list[Attempt]] = defaultdict(list)
+        for attempt in self.attempts:
+            for host in attempt.hosts:
+                runs[host].append(attempt)
+        self._runs = dict(runs)
+        return self
+
+    def of_job(self, attempt: Attempt) -> list[Burst]:
+        """Bursts that the job's own records and output hold."""
+        return self._by_job.get((attempt.job_id, attempt.attempt), [])
+
+    def on_host(self, host: str, low: int, high: int) -> list[Burst]:
+        """Bursts of a host that begin in [low, high]."""
+        keys = self._host_keys.get(host)
+        if not keys:
+            return []
+        return self._by_host[host][bisect_left(keys, low) : bisect_right(keys, high)]
+
+    def untimed_on(self, host: str) -> list[Burst]:
+        return [b for b in self._by_host.get(host, []) if b.first is None]
+
+    def runs_on(self, host: str) -> list[Attempt]:
+        """Attempts that used a host."""
+        return self._runs.get(host, [])
+
+    def job_at(self, host: str, ts: int) -> list[Attempt]:
+        """Attempts that ran on a host at a moment."""
+        return [a for a in self.runs_on(host) if a.start is not None and a.start <= ts and (a.end is None or ts <= a.end)]
+
+    def covered(self, host: str, family: str, low: int, high: int) -> bool:
+        """Whether a log of that family of the host covers [low, high]: one of its spans begins before and ends after, or lies within."""
+        spans = self.spans.get((host, family), [])
+        return any(first <= high and last >= low for first, last in spans)
+
+    def covers_end(self, host: str, family: str, ts: int) -> bool:
+        """Whether the host's log goes on past `ts`, so that its silence before means something."""
+        return any(first <= ts <= last for first, last in self.spans.get((host, family), []))
+
+    def state_at(self, host: str, ts: int) -> list[HostState]:
+        """States that hold at `ts`: intervals around it and the last snapshot at or after it."""
+        states = self.states.get(host, [])
+        return [s for s in states if (s.start is None or s.start <= ts) and (s.end is None or s.end >= ts)]
+
+    def hosts(self) -> set[str]:
+        return set(self.topology.rows)
+
+    def where(self, source_id: str) -> str:
+        return self.paths.get(source_id, source_id)
+
+    def rank_host(self, attempt: Attempt, rank: int | None) -> Rank | None:
+        return None if rank is None else self.ranks.get((attempt.job_id, attempt.attempt), {}).get(rank)
+
+
+def spans_of(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], list[tuple[int, int]]]:
+    """(host, family) -> covered spans, from rows of `coverage` with microsecond times; pieces closer than a minute are joined."""
+    found: defaultdict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
+    for row in rows:
+        if row["host"] and row["first"] is not None:
+            found[row["host"], row["family"]].append((row["first"], row["last"]))
+    return {key: _joined(sorted(spans)) for key, spans in found.items()}
+
+
+def _joined(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    joined: list[tuple[int, int]] = []
+    for first, last in spans:
+        if joined and first <= joined[-1][1] + MINUTE:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], last))
+        else:
+            joined.append((first, last))
+    return joined

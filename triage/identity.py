@@ -1,0 +1,188 @@
+"""Whose log a file is, which job wrote it, and which year its year-less stamps mean: decided over all sources, in any order of arrival."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import PurePosixPath
+from typing import Any
+
+from parsers.hosts import fold, is_address, plausible
+
+GENERIC = {"dmesg", "kern", "kernel", "syslog", "messages", "journal", "journalctl", "sel", "ipmi", "slurmd", "system", "log", "logs", "console", "boot"}
+LOCAL_FAMILIES = {"kernel", "bmc", "fabric"}
+LOCAL_DIALECTS = {"slurmd"}
+DUMP_FOLDERS = {"flight", "flights", "dumps", "dump", "fr", "fr_traces", "flight_recorder", "traces", "nccl_trace", "stacks"}
+# slurm-8842.out, the name that sbatch gives by default; slurm-8842_3.out of an array
+_SBATCH = re.compile(r"^slurm-(\d{1,12}(?:_\d{1,9})?)(?:\.|$)")
+_NUMBER = re.compile(r"(?<!\d)(\d{1,12}(?:_\d{1,9})?)(?!\d)")
+UNKNOWN_JOB = "unknown"
+YEARS = range(-20, 2)
+NEAR_DAYS = 45.0
+
+
+@dataclass(slots=True)
+class Owner:
+    """What was decided for one source."""
+
+    host: str | None = None
+    host_from: str | None = None
+    job_id: str | None = None
+    job_from: str | None = None
+
+
+@dataclass(slots=True)
+class SourceView:
+    """What identity needs to know of a source."""
+
+    source_id: str
+    path: str
+    families: set[str] = field(default_factory=set)
+    dialects: set[str] = field(default_factory=set)
+    line_hosts: set[str] = field(default_factory=set)
+    text_jobs: set[str] = field(default_factory=set)
+    step_jobs: set[str] = field(default_factory=set)
+    first: int | None = None
+    last: int | None = None
+
+    @property
+    def names(self) -> PurePosixPath:
+        return PurePosixPath(self.path.replace("!", "/"))
+
+    @property
+    def is_local(self) -> bool:
+        """A log that one host writes of itself."""
+        return bool(self.families & LOCAL_FAMILIES or self.dialects & LOCAL_DIALECTS) and "training" not in self.families
+
+    @property
+    def is_output(self) -> bool:
+        """What a job printed or dumped."""
+        return "training" in self.families or (bool(self.step_jobs) and "scheduler_log" not in self.families)
+
+
+def owners(sources: Sequence[SourceView], hosts: Iterable[str], jobs: Iterable[str], ran: Callable[[SourceView], str | None]) -> dict[str, Owner]:
+    """The owner of each source.
+
+    hosts  names that records or lines tell
+    jobs   ids that the scheduler's records know
+    ran    the one job whose hosts and times fit a source, or None
+    """
+    known_hosts, known_jobs = set(hosts), set(jobs)
+    found = {s.source_id: Owner() for s in sources}
+    for source in sources:
+        if source.is_local:
+            _own_host(found[source.source_id], source, known_hosts)
+        if source.is_output:
+            _own_job(found[source.source_id], source, known_jobs, ran)
+    _share_unknown(found, [s for s in sources if s.is_output])
+    return found
+
+
+def _own_host(owner: Owner, source: SourceView, known: set[str]) -> None:
+    if len(source.line_hosts) == 1:
+        owner.host, owner.host_from = next(iter(source.line_hosts)), "file"
+        return
+    if source.line_hosts:
+        return
+    stem = source.names.name.split(".")[0]
+    folder = source.names.parent.name
+    for name, how in ((stem, "name"), (folder, "folder")):
+        if name in known or fold(name) in known:
+            owner.host, owner.host_from = fold(name), how
+            return
+    for name in _parts(stem):
+        if name in known:
+            owner.host, owner.host_from = name, "name"
+            return
+    if stem.lower() not in GENERIC and plausible(stem) and any(c.isdigit() for c in stem):
+        owner.host, owner.host_from = fold(stem), "name"
+    elif stem.lower() in GENERIC and folder and plausible(folder) and any(c.isdigit() for c in folder):
+        owner.host, owner.host_from = fold(folder), "folder"
+
+
+def _parts(stem: str) -> list[str]:
+    """`dmesg_gpu-007`, `gpu-007_kern`: the parts that could be a host, longest first."""
+    return sorted(re.split(r"[_+@]", stem), key=len, reverse=True)
+
+
+def _own_job(owner: Owner, source: SourceView, known: set[str], ran: Callable[[SourceView], str | None]) -> None:
+    name = source.names.name
+    if len(source.text_jobs) == 1:
+        owner.job_id, owner.job_from = next(iter(source.text_jobs)), "text"
+    elif match := _SBATCH.match(name):
+        owner.job_id, owner.job_from = match[1], "name"
+    elif numbers := [n for n in _NUMBER.findall(name) if n in known]:
+        owner.job_id, owner.job_from = numbers[-1], "name"
+    elif fitting := ran(source):
+        owner.job_id, owner.job_from = fitting, "hosts_and_times"
+
+
+def _share_unknown(found: dict[str, Owner], outputs: Sequence[SourceView]) -> None:
+    """Outputs without a job: those of one folder are one job; where a single job is known beside them, they are its."""
+    named = {found[s.source_id].job_id for s in outputs} - {None}
+    loose = [s for s in outputs if found[s.source_id].job_id is None]
+    folders = {_job_folder(s) for s in loose}
+    for source in loose:
+        owner, folder = found[source.source_id], _job_folder(source)
+        beside = {found[s.source_id].job_id for s in outputs if _job_folder(s) == folder} - {None}
+        if len(beside) == 1 or (len(named) == 1 and not beside):
+            owner.job_id, owner.job_from = next(iter(beside or named)), "folder"
+        else:
+            owner.job_id = UNKNOWN_JOB if len(folders) == 1 and not named else f"{UNKNOWN_JOB}:{folder.rsplit('/', 1)[-1] or '.'}"
+            owner.job_from = "folder"
+
+
+def _job_folder(source: SourceView) -> str:
+    folder = source.names.parent
+    return str(folder.parent if folder.name.lower() in DUMP_FOLDERS else folder)
+
+
+def year_shift(first: datetime, last: datetime, dated: Sequence[tuple[datetime, datetime]], current: int) -> int:
+    """Years to add to a year-less source so that it lies with the dated ones; 0 when they do not settle it.
+
+    first, last  the span as stored, `current` years already added
+    dated        spans of sources whose stamps carry a year
+    """
+
+    def distance(years: int) -> float:
+        low, high = _moved(first, years - current), _moved(last, years - current)
+        if low is None or high is None:
+            return float("inf")
+        return min(max((a - high).total_seconds(), (low - b).total_seconds(), 0.0) for a, b in dated)
+
+    if not dated:
+        return 0
+    best = min(YEARS, key=lambda years: (distance(years), abs(years)))
+    return best if distance(best) < NEAR_DAYS * 86_400 <= distance(0) else 0
+
+
+def _moved(when: datetime, years: int) -> datetime | None:
+    try:
+        return when.replace(year=when.year + years)
+    except ValueError:
+        return None
+
+
+def blamed_hosts(names: Iterable[str]) -> set[str]:
+    """Host names out of a mixed bag of names and addresses."""
+    return {n for n in names if n and not is_address(n)}
+
+
+def views(rows: Iterable[Mapping[str, Any]]) -> list[SourceView]:
+    """SourceViews from rows that carry families, dialects, hosts and jobs as lists."""
+    return [
+        SourceView(
+            r["source_id"],
+            r["path"],
+            set(r["families"] or ()),
+            set(r["dialects"] or ()),
+            {h for h in r["line_hosts"] or () if h},
+            {j for j in r["text_jobs"] or () if j},
+            {j for j in r["step_jobs"] or () if j},
+            r["first"],
+            r["last"],
+        )
+        for r in rows
+    ]
