@@ -239,6 +239,10 @@ def _other(window: Window) -> Iterator[Record]:
         yield from _desync(line, text)
     elif records := list(_heartbeat(window)):
         yield from records
+    elif "[E" in line.raw[:120] and "ProcessGroupGloo" in text and (reading := exceptions.classify(text)):
+        made = _event(reading.code, line, text, text[text.find("]") + 1 :])
+        made.state, made.peer, made.duration_s = reading.state, reading.peer, reading.duration_s
+        yield made
     else:
         yield from _store(line, text)
 
@@ -248,8 +252,8 @@ DIALECT = LineDialect(
     (_TIMEOUT, _ENDED),
     parse,
     hints=(
-        "ProcessGroupNCCL", "TCPStore", "[c10d]", "last enqueued ", _FAILED, "monitoredBarrier", "joined but didn", "but didn't join",
-        "the lagging ranks",
+        "ProcessGroupNCCL", "ProcessGroupGloo", "TCPStore", "[c10d]", "last enqueued ", _FAILED, "monitoredBarrier", "joined but didn",
+        "but didn't join", "the lagging ranks",
         "mismatch between collectives", "NCCLABORTEDCOMM", "SocketImpl(",
     ),
 )  # fmt: skip

@@ -39,8 +39,10 @@ _BLOCK = (
     shape(
         "host.io_error", rf"(?P<state>Buffer I/O error) on dev(?:ice)? {_DISK}, logical block", before=rf"I/O error, dev {_DISK}, sector"
     ),
-    # md/raid0:md0: Disk failure on nvme0n1p1 detected, failing array.
-    shape("host.io_error", rf"md/raid\w{{0,6}}:(?P<array>\w{{1,20}}): (?P<state>Disk failure) on {_DISK}"),
+    # md/raid0:md0: Disk failure on nvme0n1p1 detected, failing array.   md/raid0md0: Disk failure on nvme0n1p1 detected, failing array.
+    shape("host.io_error", rf"md/raid(?P<array>[\w:]{{1,24}}): (?P<state>Disk failure) on {_DISK}"),
+    # kworker/u203:1: attempt to access beyond end of device
+    shape("host.io_error", r"(?P<state>attempt to access beyond end of device)"),
     # sd 0:0:0:0: rejecting I/O to offline device
     shape(
         "host.io_error",
@@ -55,8 +57,10 @@ _BLOCK = (
 _FILE_SYSTEMS = (
     # EXT4-fs (sda1): Delayed block allocation failed for inode 12 at logical offset 0 with max blocks 8 with error 28
     shape("storage.full", r"EXT4-fs \((?P<disk>[\w!-]{1,32})\): (?P<state>Delayed block allocation failed) .{0,120}with error 28\b"),
-    # EXT4-fs (md0): Remounting filesystem read-only
-    shape("host.fs_error", r"(?:EXT[234]-fs|XFS|F2FS-fs) \((?P<disk>[\w!-]{1,32})\): (?P<state>Remounting filesystem read-only)"),
+    # EXT4-fs (md0): Remounting filesystem read-only   BTRFS: Remounting filesystem read-only
+    shape("host.fs_error", r"(?P<fs>[A-Za-z0-9]{2,8}(?:-fs)?)(?: \((?P<disk>[\w!-]{1,32})\))?: (?P<state>Remounting filesystem read-only)"),
+    # FAT-fs (sda1): Filesystem has been set read-only
+    shape("host.fs_error", r"(?P<fs>\w{2,8}-fs) \((?P<disk>[\w!-]{1,32})\): (?P<state>Filesystem has been set read-only)"),
     # EXT4-fs error (device sda1): ext4_find_entry:1455: inode #2: comm python3: reading directory lblock 0
     shape("host.fs_error", r"(?P<fs>EXT[234]-fs) error \(device (?P<disk>[\w!-]{1,32})\):? (?P<state>.{1,120})"),
     # EXT4-fs (sda1): I/O error while writing superblock
@@ -69,7 +73,8 @@ _FILE_SYSTEMS = (
     # XFS (dm-0): Filesystem has been shut down due to log error (0x2).   XFS (sdb1): Corruption detected. Unmount and run xfs_repair
     shape(
         "host.fs_error",
-        r"XFS \((?P<disk>[\w!-]{1,32})\): (?P<state>(?:log|metadata) I/O error.{0,60}|(?:(?:Metadata )?Corruption|Internal error|I/O Error).{0,80}"
+        r"XFS \((?P<disk>[\w!-]{1,32})\): (?P<state>(?:log|metadata) I/O error.{0,60}"
+        r"|(?:(?:Metadata )?Corruption|Internal error|I/O Error).{0,80}"
         r"|.{0,60}Shutting down filesystem|Filesystem has been shut down.{0,40})",
         flags=shapes.ANY_CASE,
     ),
@@ -102,6 +107,9 @@ DIALECT = LineDialect(
         "critical nexus error",
         "critical space allocation error",
         "Disk failure on",
+        "beyond end of device",
+        "Remounting filesystem",
+        "set read-only",
         "rejecting I/O to",
         "Device offlined",
         "failed command: ",

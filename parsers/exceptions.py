@@ -55,7 +55,7 @@ _WRITE = re.compile(r"PytorchStreamWriter failed|file write failed|unexpected po
 # Timed out waiting 20000ms for recv operation to complete
 _GLOO = re.compile(r"Timed out waiting (\d{1,12})ms for (send|recv) operation")
 # Connection closed by peer [127.0.0.1]:42139
-_CLOSED = re.compile(r"(?:Connection closed by peer|Read error|Write error|Socket closed)(?: \[([\w.:%-]{1,128})\]:\d{1,6})?")
+_CLOSED = re.compile(r"(?:(?:Connection closed by peer|Read error|Write error|Socket closed) |remote=)\[([\w.:%-]{1,128})\]:\d{1,6}")
 _GONE = re.compile(
     r"Connection reset by peer|Connection closed by peer|Connection closed by remote peer|remote process exited|Broken pipe|ncclRemoteError"
     r"|NCCL communicator was aborted|Connection refused"

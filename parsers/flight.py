@@ -324,13 +324,24 @@ def _frame(entry: dict[object, object]) -> str | None:
     return None
 
 
+def _numbered(dump: Dump) -> dict[str, str]:
+    """Local group number -> `name:description`, from entries; where a rank was idle, from the order in which groups were made."""
+    seen = {_str(entry.get("pg_id")): dump.group(entry)[0] for entry in dump.entries}
+    numbers = sorted((n for n in dump.status if n.isdigit()), key=int)
+    names = sorted((n for n in dump.groups if n.isdigit()), key=int)
+    ordered = {n: f"{g}:{dump.groups[g][0]}" for n, g in zip(numbers, names, strict=False)} if len(numbers) == len(names) else {}
+    agree = all(ordered.get(n, name) == name for n, name in seen.items())
+    return (ordered if agree else {}) | seen
+
+
 def _statuses(dump: Dump) -> Iterator[Event]:
     """Per group that was used: `seq` the last completed collective, `value` the last enqueued one, `op` the local group number."""
-    names = {_str(entry.get("pg_id")): dump.group(entry)[0] for entry in dump.entries}
+    names = _numbered(dump)
     for number, (enqueued, started, completed) in dump.status.items():
         made = _common(dump, "flight.status", f"group {names.get(number, number)}: enqueued {enqueued}, completed {completed}")
         made.op, made.grp, made.seq = f"pg{number}", names.get(number), completed
         made.value = float(enqueued) if enqueued is not None else None
+        made.state = ",".join(map(str, dump.groups.get((made.grp or "").split(":")[0], ("", []))[1])) or None
         made.attrs["started"] = started
         yield made
 

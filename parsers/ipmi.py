@@ -48,7 +48,8 @@ _HEAT, _PCI = r"temp|thermal", r"critical interrupt|pcie?\b|\bio\b"
 _MEANINGS = (
     _means("", r"presence detected|device present|drive present|boot completed|timestamp clock sync|log (?:area )?(?:reset|cleared)", ""),
     _means("", r"fully redundant|redundancy regained|initiated by|state unspecified|^s\d|working|legacy (?:on|off)|device enabled", ""),
-    _means("", r"(?:power|reset) button pressed|button pressed|graceful (?:stop|shutdown)|installed|configured|slot occupied", ""),
+    _means("", r"button pressed|installed|configured|slot occupied", ""),
+    _means(r"os (?:critical )?stop", r"graceful", "host.shutdown", "info"),
     _means(r"os (?:critical )?stop|os boot", r"run-?time critical stop|critical stop during|panic", "host.panic"),
     _means("", r"uncorrectable (?:ecc|memory)|uncorrectable error.{0,20}memory|multi-bit", "mem.ue"),
     _means(_MEMORY, r"uncorrectable|parity|ue\b", "mem.ue"),
@@ -62,7 +63,7 @@ _MEANINGS = (
     _means(r"voltage|\bvolt", r"critical|non-recoverable", "host.power"),
     _means(r"drive|hdd|ssd", r"fault|fail|critical array", "host.io_error"),
     _means(_PCI, r"\bcorrectable", "ipmi.event", "warning"),
-    _means("", r"non-critical|predictive|degraded", "ipmi.event", "warning"),
+    _means("", r"non-critical|predictive|degraded|\bcorrectable", "ipmi.event", "warning"),
     _means(_PCI, r".", "ipmi.event"),
     _means(
         "",

@@ -7,7 +7,7 @@ an unknown moment: such rows have no time of their own.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from parsers import clocks
 from parsers.columns import Kinds, Rows, read_header
@@ -79,7 +79,7 @@ def judged(code: str, reason: str, message: str, kind: str | None, name: str | N
 
 
 def _event_row(window: Window) -> Iterable[Record]:
-    raw = window.line.raw.rstrip(" │|┃║\r")
+    raw = window.line.raw[:_READ].rstrip(" │|┃║\r")
     found = _EVENT.search(raw)
     if not found:
         return ()
@@ -116,7 +116,7 @@ def _described(window: Window) -> str:
 
 def _taint(window: Window) -> Iterable[Record]:
     line = window.line
-    found = _TAINT.search(line.raw)
+    found = _TAINT.search(line.raw[:_READ])
     if not found or "op=" in line.raw:
         return ()
     host = _described(window)
@@ -149,24 +149,84 @@ _ALLOCATE = re.compile(r"(?:Pod was rejected: |Pod )?Allocate failed due to (.{1
 
 
 def _rejected(window: Window) -> Iterable[Record]:
-    found = _ALLOCATE.search(window.line.raw)
+    found = _ALLOCATE.search(window.line.raw[:_READ])
     if not found:
         return ()
     why = f"Allocate failed due to {found[1].strip(' │|')}"
     return (Event(WAITS, window.line.raw.strip()[:_TEXT], window.line.number, host="", state=why),)
 
 
-def _line(window: Window) -> Iterable[Record]:
-    raw = window.line.raw
-    if "node.kubernetes.io/" in raw and ("NoSchedule" in raw or "NoExecute" in raw):
-        return list(_taint(window))
-    if "Warning" in raw or "Normal" in raw:
-        records = list(_event_row(window))
-        if records:
-            return records
-    if "Allocate failed due to" in raw:
-        return _rejected(window)
-    return list(_condition(window))
+#       Exit Code:    137
+_EXIT = re.compile(r"^\s{2,16}Exit Code:\s{1,20}(\d{1,3})\s*$")
+#       Reason:       OOMKilled
+_WHY = re.compile(r"^\s{2,16}Reason:\s{1,20}(\S{1,60})")
+#       Finished:     Thu, 02 Apr 2026 08:22:00 +0000
+_FINISHED = re.compile(r"^\s{2,16}Finished:\s{1,20}(\w{3}, \d\d \w{3} \d{4} [\d:]{8} [+-]\d{4})")
+# Node:             kn-3/10.0.0.6
+_PLACED = re.compile(r"^Node:\s{1,40}([a-z0-9][\w.-]{0,252})")
+# Reason:           Evicted
+_POD_REASON = re.compile(r"^Reason:\s{1,40}([A-Z]\w{2,60})\s*$")
+
+
+def _pod_above(window: Window) -> tuple[str, str]:
+    """(pod, node) that `kubectl describe pod` is at."""
+    node = ""
+    for line in window.before(200):
+        placed, name = _PLACED.match(line.raw), _NAME.match(line.raw)
+        node = placed[1] if placed and not node else node
+        if name:
+            return name[1], node
+    return "", node
+
+
+def _exited(window: Window) -> Iterable[Record]:
+    """A container that `describe pod` shows as terminated with an exit code other than 0."""
+    line = window.line
+    found = _EXIT.match(line.raw)
+    if not found or int(found[1]) == 0:
+        return ()
+    why = next((seen[1] for above in window.before(2) if (seen := _WHY.match(above.raw))), "Error")
+    when = next((seen[1] for below in window.after(3) if (seen := _FINISHED.match(below.raw))), None)
+    stamp = clocks.from_text(when) if when else None
+    pod, node = _pod_above(window)
+    event = Event(FAILED, f"pod {pod} {why} exit {found[1]}", line.number, ts=stamp[0] if stamp else None, host=node, state=why)
+    event.exit_code = int(found[1])
+    event.signal = event.exit_code - 128 if 128 < event.exit_code < 160 else None
+    event.attrs = {"object": f"pod/{pod}"}
+    return (event,)
+
+
+def _pod_reason(window: Window) -> Iterable[Record]:
+    line = window.line
+    found = _POD_REASON.match(line.raw)
+    code = CODES.get(found[1], WAITS if found[1].startswith("OutOf") else None) if found else None
+    if found is None or code not in (FAILED, WAITS):
+        return ()
+    pod, node = _pod_above(window)
+    event = Event(code, f"pod {pod} {found[1]}", line.number, host=node, state=found[1])
+    event.attrs = {"object": f"pod/{pod}"}
+    return (event,)
+
+
+_READ = 8192
+_READERS: tuple[tuple[Callable[[Window], Iterable[Record]], tuple[str, ...]], ...] = (
+    (_taint, (":NoExecute", ":NoSchedule")),
+    (_event_row, ("Warning", "Normal")),
+    (_rejected, ("Allocate failed due to",)),
+    (_exited, ("Exit Code:",)),
+    (_pod_reason, ("Reason:",)),
+    (_condition, ("True", "False", "Unknown")),
+)
+
+
+def _line(window: Window) -> Iterator[Record]:
+    raw = window.line.raw[:_READ]
+    for read, marks in _READERS:
+        if any(mark in raw for mark in marks):
+            records = list(read(window))
+            if records:
+                yield from records
+                return
 
 
 _POD_NAMES = frozenset("namespace name ready status restarts age ip node".split())
@@ -275,6 +335,8 @@ DIALECTS: tuple[Dialect, ...] = (
             "NodeStatusUnknown",
             "KubeletNotReady",
             "True   ",
+            "Exit Code:",
+            "Reason:   ",
         ),
     ),
 )

@@ -92,7 +92,7 @@ _PANICS = (
     # Kernel panic - not syncing: Fatal exception in interrupt
     shape("host.panic", r"Kernel panic - not syncing: (?P<state>Fatal exception.{0,100})", before=_OOPS, reach=150),
     # Kernel panic - not syncing: hung_task: blocked tasks
-    shape("host.panic", r"Kernel panic - not syncing:? ?(?P<state>.{0,160})"),
+    shape("host.panic", r"Kernel [Pp]anic - not syncing:? ?(?P<state>.{0,160})"),
     # BUG: unable to handle page fault for address: ffffb3c2c0a13000
     # BUG: kernel NULL pointer dereference, address: 0000000000000000
     shape("host.panic", r"BUG: (?P<state>(?:unable to handle |kernel NULL )[\w -]{1,60}?)(?: at\b|[:,]|$)"),
@@ -192,6 +192,7 @@ DIALECT = LineDialect(
         "hard LOCKUP",
         "rcu",
         "Kernel panic",
+        "Kernel Panic",
         "BUG: unable to handle",
         "BUG: kernel NULL",
         "kernel BUG at",

@@ -30,27 +30,49 @@ _INFINIBAND = (
     # hfi1 0000:3d:00.0: hfi1_0: set_link_state: current ACTIVE, new OFFLINE
     shape("ib.link_down", rf"{_AT}: (?P<op>hfi1_\d{{1,2}}): set_link_state: current ACTIVE, new (?P<state>OFFLINE|DN_\w{{1,12}})"),
 )
+_DRIVER_AT = rf"(?:{_AT}: .{{0,60}}?)?"
 _MODULE = (
     # mlx5_core 0000:1c:00.0: Port module event[error]: module 0, Cable error, High Temperature
-    shape("ib.port_event", rf"{_AT}: Port module event\[error\]: module (?P<port>\d{{1,3}}), (?P<state>.{{1,100}})", severity="error"),
+    # mlx5_port_module_event:1131:(pid 0): Port module event[error]: module 0, Cable error, High Temperature
+    shape("ib.port_event", rf"{_DRIVER_AT}Port module event\[error\]: module (?P<port>\d{{1,3}}), (?P<state>.{{1,100}})", severity="error"),
     # mlx5_core 0000:43:00.1: Port module event: module 1, Cable plugged
     shape("", r"Port module event: module \d{1,3}, Cable (?:plugged|enabled)"),
     # mlx5_core 0000:43:00.1: Port module event: module 1, Cable unplugged
-    shape("ib.port_event", rf"{_AT}: Port module event: module (?P<port>\d{{1,3}}), (?P<state>Cable unplugged)", severity="info"),
+    shape("ib.port_event", rf"{_DRIVER_AT}Port module event: module (?P<port>\d{{1,3}}), (?P<state>Cable unplugged)", severity="info"),
     # mlx5_core 0000:1c:00.0: mlx5_pcie_event:299:(pid 52007): Detected insufficient power on the PCIe slot (27W).
     shape(
         "ib.port_event",
-        rf"{_AT}: .{{0,60}}(?P<state>Detected insufficient power on the PCIe slot)(?: \((?P<watts>\d{{1,4}})W\))?",
+        rf"{_DRIVER_AT}(?P<state>Detected insufficient power on the PCIe slot)(?: \((?P<watts>\d{{1,4}})W\))?",
         severity="warning",
     ),
     # mlx5_core 0000:21:00.0: poll_health:825: device's health compromised - reached miss count.
-    shape("ib.port_event", rf"{_AT}: .{{0,60}}(?P<state>device's health compromised)", severity="fatal"),
+    shape("ib.port_event", rf"{_DRIVER_AT}(?P<state>device's health compromised)", severity="fatal"),
     # mlx5_core 0000:21:00.0: print_health_info:430:(pid 0): Health issue observed, firmware internal error, severity(3) ERROR:
-    shape("ib.port_event", rf"{_AT}: .{{0,60}}Health issue observed, (?P<state>[\w ]{{1,80}}), severity\(\d\) (?P<severity>\w{{1,12}})"),
+    shape("ib.port_event", rf"{_DRIVER_AT}Health issue observed, (?P<state>[\w ]{{1,80}}), severity\(\d\) (?P<severity>\w{{1,12}})"),
     # mlx5_core 0000:21:00.0: poll_health:815: Fatal error 1 detected
     shape("ib.port_event", rf"{_AT}: .{{0,60}}poll_health.{{0,24}}: (?P<state>Fatal error \d{{1,3}} detected)", severity="fatal"),
+    # mlx5_core 0000:21:00.0: print_health_info:458:(pid 0): synd 0x8: unrecoverable hardware error
+    shape(
+        "ib.port_event",
+        rf"{_DRIVER_AT}\bsynd 0x(?!0+:)[0-9a-f]{{1,4}}: (?P<state>[\w ]{{1,80}})",
+        severity="fatal",
+        before=r"Health issue observed|\bsynd 0x(?!0+:)[0-9a-f]{1,4}: ",
+        reach=12,
+    ),
+    # mlx5_core 0000:21:00.0: wait_func:964:(pid 112): ENABLE_HCA(0x104) timeout. Will cause a leak of a command resource
+    shape(
+        "ib.port_event",
+        rf"{_DRIVER_AT}\b(?P<state>[A-Z0-9_]{{2,40}}\(0x\w{{1,4}}\)) .{{0,60}}Will cause a leak of a command resource",
+        severity="fatal",
+    ),
+    # NETDEV WATCHDOG: ens7f0 (mlx5_core): transmit queue 4 timed out
+    shape(
+        "ib.port_event",
+        r"NETDEV WATCHDOG: (?P<op>[\w.@-]{1,20}) \(\w{1,20}\): (?P<state>transmit queue (?:\d{1,4} )?timed out)",
+        severity="error",
+    ),
     # mlx5_core 0000:21:00.0: temp_warn:178:(pid 0): High temperature on sensors with bit set 0x1
-    shape("ib.port_event", rf"{_AT}: .{{0,60}}(?P<state>High temperature on sensors)", severity="warning"),
+    shape("ib.port_event", rf"{_DRIVER_AT}(?P<state>High temperature on sensors)", severity="warning"),
 )
 _ETHERNET = (
     # ixgbe 0000:01:00.0 eth0: NIC Link is Down   tg3 0000:02:00.0 eno1: Link is down   mlx5_core 0000:41:00.0 enp65s0f0np0: Link down
@@ -121,7 +143,8 @@ def _is_booting(window: Window) -> bool:
 def _is_calm(made: Event, window: Window) -> bool:
     if made.op and _VIRTUAL.search(made.op):
         return True
-    if made.code not in _CALM_AT_BOOT or made.severity not in (None, "info") or not _is_booting(window):
+    is_fault = made.code == "ib.port_event" and made.severity != "info"
+    if made.code not in _CALM_AT_BOOT or is_fault or not _is_booting(window):
         return False
     return not (made.op and _was_up(window, made.op))
 
@@ -155,6 +178,9 @@ DIALECT = LineDialect(
         "Health issue observed",
         "poll_health",
         "High temperature on sensors",
+        ": synd 0x",
+        "leak of a command resource",
+        "NETDEV WATCHDOG",
         "Link is ",
         "link is ",
         "Link down",

@@ -100,7 +100,9 @@ def _off_bus(window: Window, text: str) -> Event | Benign | Reject | None:
     found = _BLOCK.search(text) or _LOST.search(text)
     if found:
         return shapes.event("gpu.off_bus", line, found)
-    if _BLOCK_END.search(text) and any(_BLOCK.search(other.text[: shapes.HEAD]) and shapes.same_report(other, line) for other in window.before(_BLOCK_LINES)):
+    if _BLOCK_END.search(text) and any(
+        _BLOCK.search(other.text[: shapes.HEAD]) and shapes.same_report(other, line) for other in window.before(_BLOCK_LINES)
+    ):
         return Benign(line.number)
     if "NVRM" in text or "GPU" in text:
         return shapes.event("gpu.off_bus", line)

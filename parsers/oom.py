@@ -94,16 +94,29 @@ def _cgroup(window: Window) -> str:
     return ""
 
 
+def _is_reported(window: Window) -> bool:
+    """Whether an OOM report stands above: a bare `Killed process 12 (x)` alone may be anybody's words."""
+    return any(
+        shapes.same_report(other, window.line) and ("invoked oom-killer" in other.text or _LIMIT.search(other.text[: shapes.HEAD]))
+        for other in window.before(_REPORT_LINES)
+    )
+
+
 def _killed(window: Window, text: str, found: re.Match[str]) -> Event | Benign | None:
     line = window.line
-    if not found["full"] and "-vm:" not in text:
+    if not found["full"] and "-vm:" not in text and not _is_reported(window):
         return None
     if _is_told(window, found):
         return Benign(line.number)
     made = shapes.event("host.oom_kill", line, pid=int(found["pid"]))
-    made.state = "memcg" if found["cgroup"] else "global" if found["full"] else None
-    made.job_id, owner = _owner(_cgroup(window)) if found["cgroup"] else (None, {})
+    group = "" if found["full"] and not found["cgroup"] else _cgroup(window)
+    made.state = "memcg" if found["cgroup"] or group else "global" if found["full"] else None
+    made.job_id, owner = _owner(group)
     made.attrs = owner | {"task": found["task"]} | ({"uid": found["uid"]} if found["uid"] else {}) | _size(text)
+    killed = _killed_near(window, found["pid"]) if found["done"] == "Kill" else None
+    if killed:
+        made.line_last = killed.number
+        made.attrs |= _size(killed.text[: shapes.HEAD])
     return made
 
 
@@ -132,6 +145,8 @@ def parse(window: Window) -> Iterable[Record]:
     """The kill that a line tells; its other lines are benign or part of the event."""
     text = window.line.text[: shapes.HEAD]
     made: Event | Benign | Reject | None = None
+    if shapes.RELAYED.search(text):
+        return ()
     if found := _CONSTRAINT.search(text):
         made = _constraint(window, text, found)
     elif found := _KILLED.search(text):

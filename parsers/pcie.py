@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 
 from parsers import pci, shapes
-from parsers.contract import Event, LineDialect, Record, Window
+from parsers.contract import Benign, Event, Line, LineDialect, Record, Reject, Window
 from parsers.shapes import shape
 
 _AT = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
@@ -35,6 +35,18 @@ _BIT = re.compile(r"(?:\.[0-7]: (?:AER: )?|^) {0,8}\[ ?\d{1,2}\] {0,2}(?P<bit>[A
 # pcieport 0000:16:02.0:   device [8086:347a] error status/mask=00000020/00000000
 _STATUS = re.compile(r"device \[[0-9a-f]{4}:[0-9a-f]{4}\] error status/mask=", _ANY)
 _REPORT_LINES = 10
+
+# {1}[Hardware Error]:   section_type: PCIe error
+_FIRMWARE = re.compile(r"\[Hardware Error\]: {1,8}section_type: PCIe error")
+# {1}[Hardware Error]:  Error 0, type: fatal   {1}[Hardware Error]: event severity: recoverable
+_FIRMWARE_KIND = re.compile(r"\[Hardware Error\]: {1,8}(?:Error \d{1,3}, type|event severity): (?P<kind>corrected|recoverable|fatal)")
+# {1}[Hardware Error]:   device_id: 0000:3a:00.0
+_FIRMWARE_AT = re.compile(rf"\[Hardware Error\]: {{1,8}}device_id: (?P<device>{_AT})", _ANY)
+_FIRMWARE_CODES = {
+    "corrected": ("pcie.aer_corrected", "corrected"),
+    "recoverable": ("pcie.aer_nonfatal", "non-fatal"),
+    "fatal": ("pcie.aer_fatal", "fatal"),
+}
 
 _SHAPES = (
     # pcieport 0000:40:01.1: DPC: containment event, status:0x1f01 source:0x2100
@@ -99,9 +111,12 @@ def _follow(window: Window, made: Event) -> None:
     made.state = ", ".join(dict.fromkeys(bits)) or None
 
 
-def _report(window: Window, found: re.Match[str]) -> Event:
+def _report(window: Window, found: re.Match[str]) -> Event | Reject:
     code, severity = _code(found["kind"])
-    made = shapes.event(code, window.line, severity=severity, device=_source(found))
+    device = _source(found)
+    if device is None:
+        return Reject(window.line.number, "AER: no PCI address", window.line.raw[:200])
+    made = shapes.event(code, window.line, severity=severity, device=device)
     made.attrs |= {"port": pci.normal(found["port"])} if found["port"] else {}
     _follow(window, made)
     return made
@@ -119,6 +134,22 @@ def _bus_error(window: Window, found: re.Match[str]) -> Record:
     return made
 
 
+def _first(pattern: re.Pattern[str], lines: Iterable[Line], line: Line) -> re.Match[str] | None:
+    hits = (pattern.search(other.text[: shapes.HEAD]) for other in lines if shapes.same_report(other, line))
+    return next((hit for hit in hits if hit), None)
+
+
+def _firmware(window: Window) -> Event | Benign:
+    """A report that the firmware took first and handed on (APEI GHES); its kind stands above, its device below."""
+    line = window.line
+    kind = _first(_FIRMWARE_KIND, window.before(4), line)
+    if not kind:
+        return Benign(line.number)
+    code, severity = _FIRMWARE_CODES[kind["kind"]]
+    found = _first(_FIRMWARE_AT, window.after(_REPORT_LINES), line)
+    return shapes.event(code, line, found, severity=severity, state="section_type: PCIe error")
+
+
 def parse(window: Window) -> Iterable[Record]:
     """One event for each AER report, lost slot or lost device."""
     text = window.line.text[: shapes.HEAD]
@@ -126,12 +157,12 @@ def parse(window: Window) -> Iterable[Record]:
         return (_report(window, found),)
     if found := _BUS_ERROR.search(text):
         return (_bus_error(window, found),)
-    return shapes.read(_SHAPES, window)
+    return (_firmware(window),) if _FIRMWARE.search(text) else shapes.read(_SHAPES, window)
 
 
 DIALECT = LineDialect(
     name="pcie",
     needles=(),
-    hints=("AER: ", "PCIe Bus Error: ", "DPC: containment", "pciehp", "device inaccessible", "; giving up"),
+    hints=("AER: ", "PCIe Bus Error: ", "section_type: PCIe error", "DPC: containment", "pciehp", "device inaccessible", "; giving up"),
     parse=parse,
 )

@@ -26,7 +26,7 @@ _KEY = re.compile(r"(?:^|(?<=\s))([A-Za-z][\w:/.]{0,39})=")
 _WHOLE = frozenset({"Comment", "AdminComment", "SystemComment", "Extra", "Command", "SubmitLine"})
 # Reason=Not responding [slurm@2024-07-09T02:00:55]
 _REASON = re.compile(r"Reason=(.{0,2000}?) \[([^\[\]@]{1,64})@([^\[\]]{1,40})\]")
-_LINES = 120
+_LINES, _READ = 120, 32 << 10
 
 
 def _pairs(text: str) -> dict[str, str]:
@@ -46,12 +46,12 @@ class _Entry:
 
     def __init__(self, line: Line) -> None:
         self.first = self.last = line.number
-        self.lines = [line.raw.strip()]
+        self.lines = [line.raw[:_READ].strip()]
 
     def feed(self, line: Line) -> Iterable[Record] | None:
         if not line.raw[:1].isspace() or not line.raw.strip() or "=" not in line.raw or len(self.lines) > _LINES:
             return None
-        self.lines.append(line.raw.strip())
+        self.lines.append(line.raw[:_READ].strip())
         self.last = line.number
         return ()
 

@@ -19,6 +19,9 @@ MESSAGE = 500
 REPORT_S = 30
 ANY_CASE = re.IGNORECASE
 
+# 60s  Warning  OOMKilling  node/kn-8  Memory cgroup out of memory: ...: another host's line in a Kubernetes event
+RELAYED = re.compile(r"^.{0,120}\b(?:Warning|Normal)\s{2,}[A-Z]\w{2,40}\s{2,}")
+
 _FIELDS: Mapping[str, Callable[[str], object]] = {
     "host": str,
     "device": pci.normal,
@@ -72,6 +75,8 @@ def shape(
 def read(shapes: Sequence[Shape], window: Window) -> Iterable[Record]:
     """The record of the first shape that the window's line has; nothing when it has none."""
     text = window.line.text[:HEAD]
+    if RELAYED.search(text):
+        return ()
     for candidate in shapes:
         found = candidate.pattern.search(text)
         if found:

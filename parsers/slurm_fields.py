@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from parsers import clocks, hosts
 
@@ -29,6 +30,7 @@ JOB_ID = re.compile(r"\d{1,12}(?:_(?:\d{1,9}|\[[^\]|]{1,200}\]?))?(?:\+\d{0,5})?
 STEP_ID = re.compile(r"\d{1,12}(?:_\d{1,9})?(?:\+\d{1,5})?\.[\w+]{1,40}")
 # 2-02:20:48 | 01:36:48 | 36:48.120
 _ELAPSED = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,6}):)?(\d{1,6}):(\d{1,2}(?:\.\d{1,9})?)")
+_LIST = 64 << 10
 # 134:0 | 0:15
 _EXIT = re.compile(r"(\d{1,10}):(\d{1,10})")
 # CANCELLED by 1000
@@ -104,10 +106,11 @@ def gres(text: str | None) -> tuple[int | None, str | None]:
     return sum(int(count) for _, count in found), models[0] if models else None
 
 
+@lru_cache(maxsize=512)
 def names(text: str | None) -> tuple[str, ...]:
     """Hosts of a list; none where the list was cut to a column's width."""
     text = (text or "").strip()
-    if text.endswith("+"):
+    if text.endswith("+") or len(text) > _LIST:
         return ()
     found = hosts.expand(text)
     return () if any(set(name) & set("[]() \t") for name in found) else tuple(found)

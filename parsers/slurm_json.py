@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 
 from parsers import clocks
-from parsers.contract import Document, DocumentDialect, Event, HostRecord, HostStateRecord, JobRecord, Quality, Record, Reject
+from parsers.contract import Document, DocumentDialect, Event, HostRecord, HostStateRecord, JobRecord, Record, Reject
+from parsers.json_fields import Fields, fields, rows, settled
 from parsers.slurm_fields import ENDED, WAITING, excluded, gres, job_state, names, node_code, node_state, own_reason, tres_gpus
 
-Fields = Mapping[str, object]
 _JOBS = re.compile(rb'"(?:jobs|nodes|sinfo)"\s{0,40}:\s{0,40}\[')
 _OURS = re.compile(rb'"(?:[Ss]lurm|slurmd_version|slurmd_start_time|job_state|derived_exit_code|job_resources|reason_changed_at)"')
 _LINE = 1
@@ -24,44 +24,29 @@ def _sniff(head: bytes) -> bool:
     return body.startswith(b"{") and bool(_JOBS.search(head)) and bool(_OURS.search(head))
 
 
-def _parse(document: Document) -> Iterable[Record]:
+def _parse(document: Document) -> Iterator[Record]:
     try:
         tree = json.loads(document.data.decode("utf-8", "replace").lstrip("\ufeff"))
     except (ValueError, RecursionError) as error:
-        return (Reject(_LINE, f"no JSON: {str(error)[:100]}"),)
-    return [_settled(record) for record in _read(_fields(tree))]
-
-
-def _settled(record: Record) -> Record:
-    """Nothing frames a document's events: what a line's frame would tell is told here."""
-    if isinstance(record, Event):
-        record.line_last = record.line_first
-        record.ts_quality = Quality.UNKNOWN if record.ts is None else Quality.EXACT
-    return record
+        yield Reject(_LINE, f"no JSON: {str(error)[:100]}")
+    else:
+        yield from map(settled, _read(fields(tree)))
 
 
 def _read(tree: Fields) -> Iterator[Record]:
     basis = _tool(tree)
-    for job in _list(tree.get("jobs")):
+    for job in rows(tree.get("jobs")):
         yield from _job(job, basis)
-    for node in _list(tree.get("nodes")):
+    for node in rows(tree.get("nodes")):
         yield from _node(node)
-    for group in _list(tree.get("sinfo")):
+    for group in rows(tree.get("sinfo")):
         yield from _group(group)
 
 
 def _tool(tree: Fields) -> str:
     """sacct's answers come from the database plugin, the others from the controller."""
-    jobs = _list(tree.get("jobs"))
+    jobs = rows(tree.get("jobs"))
     return "squeue" if jobs and "job_state" in jobs[0] else "sacct"
-
-
-def _fields(value: object) -> Fields:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: object) -> list[Fields]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 def _number(value: object) -> int | None:
@@ -85,7 +70,7 @@ def _text(value: object) -> str | None:
 
 def _state(job: Fields) -> str | None:
     """Of a list such as [CANCELLED, COMPLETING] the ended one counts."""
-    raw = job.get("job_state") or _fields(job.get("state")).get("current") or job.get("state")
+    raw = job.get("job_state") or fields(job.get("state")).get("current") or job.get("state")
     words = raw if isinstance(raw, list) else [raw]
     states = [state for word in words if isinstance(word, str) and (state := job_state(word)[0])]
     return next((state for state in states if state in ENDED), states[0] if states else None)
@@ -96,14 +81,14 @@ def _exit(value: object) -> tuple[int | None, int | None]:
     if not isinstance(value, dict) or "set" in value:
         status = _number(value)
         return (None, None) if status is None else (status >> 8, status & 127 or None)
-    signal = _fields(value.get("signal"))
+    signal = fields(value.get("signal"))
     code = _number(value.get("return_code"))
     return code, _number(signal.get("signal_id", signal.get("id"))) or None
 
 
 def _id(job: Fields) -> str:
     number = _number(job.get("job_id"))
-    array, het = _fields(job.get("array")), _fields(job.get("het"))
+    array, het = fields(job.get("array")), fields(job.get("het"))
     parent = _number(array.get("job_id", job.get("array_job_id")))
     task = _number(array.get("task_id", job.get("array_task_id")))
     if parent and task is not None:
@@ -114,30 +99,30 @@ def _id(job: Fields) -> str:
 
 
 def _gpus(job: Fields) -> int | None:
-    tres = _fields(job.get("tres"))
+    tres = fields(job.get("tres"))
     for kind in ("allocated", "requested"):
-        rows = _list(tres.get(kind))
-        if rows:
-            return _listed_gpus(rows)
+        listed = rows(tres.get(kind))
+        if listed:
+            return _listed_gpus(listed)
     text = _text(job.get("tres_alloc_str")) or _text(job.get("tres_req_str"))
     return (tres_gpus(text) or 0) if text else None
 
 
-def _listed_gpus(rows: list[Fields]) -> int:
-    counts = [(str(row.get("name")), _number(row.get("count")) or 0) for row in rows if row.get("type") == "gres"]
+def _listed_gpus(listed: list[Fields]) -> int:
+    counts = [(str(row.get("name")), _number(row.get("count")) or 0) for row in listed if row.get("type") == "gres"]
     plain = [count for name, count in counts if name == "gpu"]
     return plain[0] if plain else sum(count for name, count in counts if name.startswith("gpu:"))
 
 
 def _job(job: Fields, basis: str) -> Iterator[Record]:
-    times, job_id, state = _fields(job.get("time")), _id(job), _state(job)
+    times, job_id, state = fields(job.get("time")), _id(job), _state(job)
     if not job_id or state is None:
         yield Reject(_LINE, "job without id or state", str(job.get("job_id"))[:80])
         return
     code, signal = _exit(job.get("exit_code"))
     ended = state in ENDED
     start, end = _time(times.get("start", job.get("start_time"))), _time(times.get("end", job.get("end_time")))
-    hosts = names(_text(job.get("nodes")) or _text(_fields(job.get("job_resources")).get("nodes")))
+    hosts = names(_text(job.get("nodes")) or _text(fields(job.get("job_resources")).get("nodes")))
     if ended:
         message = f"job {job_id} {state} exit {code}:{signal or 0}"
         event = Event("slurm.job_end", message, _LINE, ts=end, host="", job_id=job_id, state=state)
@@ -161,7 +146,7 @@ def _job(job: Fields, basis: str) -> Iterator[Record]:
         end=end if ended else None,
         exit_code=code if ended else None,
         signal=signal if ended else None,
-        reason=_text(_fields(job.get("state")).get("reason")) or _text(job.get("state_reason")),
+        reason=_text(fields(job.get("state")).get("reason")) or _text(job.get("state_reason")),
         restarts=_number(job.get("restart_cnt", job.get("restart_count"))),
         excluded=names(_text(job.get("excluded_nodes"))) or excluded(_text(job.get("submit_line"))),
     )
@@ -197,11 +182,11 @@ def _host(host: str, word: str, reason: str | None, user: str | None, since: int
 
 def _group(group: Fields) -> Iterator[Record]:
     """A row of `sinfo --json`: hosts that share a state."""
-    nodes, why = _fields(group.get("nodes")), _fields(group.get("reason"))
-    word = (_text(_fields(group.get("node")).get("state")) or _text(group.get("state")) or "").upper()
+    nodes, why = fields(group.get("nodes")), fields(group.get("reason"))
+    word = (_text(fields(group.get("node")).get("state")) or _text(group.get("state")) or "").upper()
     listed = nodes.get("nodes") or nodes.get("hostnames")
     hosts = [host for text in listed for host in names(str(text))] if isinstance(listed, list) else list(names(_text(listed)))
-    gpus, model = gres(_text(_fields(group.get("gres")).get("total")))
+    gpus, model = gres(_text(fields(group.get("gres")).get("total")))
     for host in hosts:
         if gpus is not None:
             yield HostRecord(host, _LINE, "slurm_json", gpus=gpus, gpu_model=model)

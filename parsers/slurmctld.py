@@ -16,7 +16,7 @@ Reader = Callable[[re.Match[str], Window], Iterable[Record]]
 _NUMBER = r"\d{1,12}(?:_\d{1,9})?(?:\+\d{1,5})?"
 _JOB = rf"(?:Job(?:Id|ID)=|job(?:_id)? )(?P<job>{_NUMBER})(?:\(\d{{1,12}}\))?"
 _HOSTS = r"((?!(?:is|are|was|were|has|have) )[A-Za-z0-9][^\s:;()]{0,8000})"
-_TEXT = 400
+_TEXT, _READ = 400, 16 << 10
 
 
 def _about(job_id: str, code: str, line: Line, **rest: str | int | None) -> Event:
@@ -202,8 +202,8 @@ _RULES = (
     # preempted JobId=10 has been requeued to reclaim resources for JobId=17
     _rule(
         "to reclaim resources for",
-        rf"preempted {_JOB} (?:has been |had to be )?(?P<how>\w{{1,20}})(?: by gang scheduler)? to reclaim resources for (?:Job(?:Id|ID)=|job )"
-        rf"(?P<winner>{_NUMBER})",
+        rf"preempted {_JOB} (?:has been |had to be )?(?P<how>\w{{1,20}})(?: by gang scheduler)? to reclaim resources for "
+        rf"(?:Job(?:Id|ID)=|job )(?P<winner>{_NUMBER})",
         _preempted,
     ),
     # error: Nodes gpu-[007-008] not responding, setting DOWN
@@ -253,12 +253,12 @@ _HINTS = (
 )
 
 
-def _parse(window: Window) -> Iterable[Record]:
-    text = window.line.text
+def _parse(window: Window) -> Iterator[Record]:
+    text = window.line.text[:_READ]
     for needle, pattern, read in _RULES:
         if needle in text and (found := pattern.search(text)):
-            return list(read(found, window))
-    return ()
+            yield from read(found, window)
+            return
 
 
 DIALECT = LineDialect(

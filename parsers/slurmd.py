@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator
 
 from parsers.contract import Event, LineDialect, Record, Window
 
-_TEXT = 400
+_TEXT, _BEFORE = 400, 60
 # error: [job 5120] epilog failed status=1:0 | error: prolog failed: rc:256 output:mount: no such device
 _SCRIPT = re.compile(r"(?:\[?[Jj]ob(?:Id=| )?(?P<job>\d{1,12})\]?:? )?(?P<why>(?:task )?(?:[Pp]rolog|[Ee]pilog) failed.{0,200})")
 # spank-epilog: error: pyxis: mkdir: cannot create directory '/opt/data': Permission denied
@@ -37,16 +37,17 @@ _RULES = (
 )
 
 
-def _parse(window: Window) -> Iterable[Record]:
+def _parse(window: Window) -> Iterator[Record]:
     line = window.line
     for literal, pattern, code in _RULES:
-        if literal in line.text and (found := pattern.search(line.text)):
+        at = line.text.find(literal)
+        if at >= 0 and (found := pattern.search(line.text, max(0, at - _BEFORE), at + _TEXT)):
             said = found.groupdict()
             event = Event(code, line.text[:_TEXT], line.number, job_id=said.get("job"), user=said.get("uid"))
             event.state = (said.get("why") or "").strip()[:200] or None
             event.attrs = {"step": said["step"]} if said.get("step") else {}
-            return (event,)
-    return ()
+            yield event
+            return
 
 
 DIALECT = LineDialect(

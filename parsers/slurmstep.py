@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from parsers import clocks
 from parsers.contract import Benign, Event, LineDialect, RankRecord, Record, Window
@@ -42,7 +42,7 @@ _SIGNALS = {
     "Broken pipe": 13, "Alarm clock": 14, "Terminated": 15,
 }  # fmt: skip
 _TEARDOWN = frozenset({"Terminated", "Killed"})
-_TEXT = 400
+_TEXT, _READ = 400, 16 << 10
 
 
 def _cancelled(window: Window, found: re.Match[str]) -> Iterator[Record]:
@@ -159,14 +159,14 @@ _RULES = (
 )
 
 
-def _parse(window: Window) -> Iterable[Record]:
-    text = window.line.text
-    if "srun: error: " not in text and "srun: error: " in window.line.raw:
-        text = window.line.raw
+def _parse(window: Window) -> Iterator[Record]:
+    text = window.line.text[:_READ]
+    if "srun: error: " not in text and "srun: error: " in window.line.raw[:_READ]:
+        text = window.line.raw[:_READ]
     for literal, pattern, read in _RULES:
         if literal in text and (found := pattern.search(text)):
-            return list(read(window, found))
-    return ()
+            yield from read(window, found)
+            return
 
 
 DIALECT = LineDialect(

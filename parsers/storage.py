@@ -99,13 +99,19 @@ _OTHERS = (
     # beegfs: Messaging (RPC) >> Communication error: Receive timed out. Peer: beegfs-storage stor01@10.0.0.4:8003
     shape("storage.timeout", r"(?P<state>Communication error): .{0,120}[Pp]eer: ?(?P<peer>[\w. @:-]{1,80})"),
 )
+_STALE = (
+    # ls: cannot access '/scratch/run7': Stale file handle
+    shape("storage.timeout", r"^(?!.{0,200}(?:OSError|IOError|Errno)).{0,300}(?P<state>Stale (?:NFS )?file handle)"),
+)
 _FULL = (
     # systemd-journald[840]: Failed to write entry (23 items, 800 bytes), ignoring: No space left on device
     shape(
-        "storage.full", r"^(?!.{0,200}(?:OSError|IOError|RuntimeError|Errno)).{0,300}(?P<state>No space left on device|Disk quota exceeded)"
+        "storage.full",
+        r"^(?!.{0,200}(?:OSError|IOError|RuntimeError|Errno|spank|pyxis|enroot|prolog|epilog))"
+        r".{0,300}(?P<state>No space left on device|Disk quota exceeded)",
     ),
 )
-_SHAPES = (*_NFS, *_LUSTRE, *_GPFS, *_OTHERS, *_FULL)
+_SHAPES = (*_NFS, *_LUSTRE, *_GPFS, *_OTHERS, *_STALE, *_FULL)
 
 
 def parse(window: Window) -> Iterable[Record]:
@@ -119,7 +125,7 @@ DIALECT = LineDialect(
     hints=(
         "not responding",
         ": server ",
-        "reclaim",
+        "Lock reclaim",
         "state recovery",
         "state manager",
         " was lost;",
@@ -141,6 +147,8 @@ DIALECT = LineDialect(
         "Communication error",
         "No space left on device",
         "Disk quota exceeded",
+        "Stale file handle",
+        "Stale NFS file handle",
     ),
     parse=parse,
 )

@@ -134,6 +134,25 @@ _TPS = re.compile(r"\b(?:tps|wps): {1,6}([\d,.]{1,20})")
 _NANO = re.compile(r"\b(?:iter|step) (\d{1,12}):? (?:train )?loss:? ([\w.+-]{1,30}),? (?:time|dt:?) ([\d.]{1,20}) ?(ms|s)")
 
 
+# completed step: 10, seconds: 2.301, TFLOP/s/device: 300.1, Tokens/s/device: 5000.2, loss: 9.100
+_MAXTEXT = re.compile(r"completed step: (\d{1,12}), seconds: ([\d.]{1,20})[^\n]{0,200}?\bloss: ([\w.+-]{1,24})")
+# Epoch [1/10], Step [100/600], Loss: 0.2134 | step=100 loss=2.31
+_LOOP = re.compile(
+    r"\b(?:[Ss]tep|[Ii]ter|[Ii]teration)[ :=\[]{1,3}(\d{1,12})(?:/\d{1,12})?\]?[,:|\s]{1,4}([^\n]{0,80}?)"
+    r"\b(?:train[ _])?[Ll]oss[ :=]{1,3}(nan|inf|-?\d[\d.]{0,20}(?:e[+-]?\d{1,3})?)\b",
+)
+_HELD_OUT = re.compile(r"(?i)eval|valid|\bval\b|test")
+
+
+def _loop(text: str) -> Step | None:
+    if found := _MAXTEXT.search(text):
+        return Step(int(found[1]), _number(found[2]), _number(found[3]))
+    found = _LOOP.search(text)
+    if not found or _HELD_OUT.search(text[max(0, found.start() - 40) : found.end()]):
+        return None
+    return Step(int(found[1]), loss=_number(found[3]))
+
+
 def _titan(text: str) -> Step | None:
     if found := _TITAN.search(text):
         norm, rate = _TITAN_NORM.search(text), _TPS.search(text)
@@ -262,7 +281,7 @@ def _checkpoint(line: Line, text: str) -> Iterator[Record]:
 
 
 def _step(text: str) -> Step | None:
-    for read in (_megatron, _deepspeed, _hf, _titan, _bar):
+    for read in (_megatron, _deepspeed, _hf, _titan, _bar, _loop):
         if made := read(text):
             return made
     return None
@@ -299,6 +318,7 @@ DIALECT = LineDialect(
         "elapsed time per iteration", "iter time (s)", ", skipped=", "RunningAvgSamplesPerSec", "'loss': ", "step: ", "it/s", "s/it",
         "global_step", "Unexpected result ", ", iteration ", "found NaN", "found Inf", "Found nan", "Found inf", "oss is nan", "oss is inf",
         "oss is NaN", "oss is Inf",
-        "loss scale already", "oss scale ", "spike", "piky", "heckpoint", ", time ", "eights saved in", "saving model to", " dt",
+        "loss scale already", "oss scale ", "spike", "piky", "heckpoint", ", time ", "eights saved in", "saving model to", " dt:",
+        "oss: ", "oss=", " loss ",
     ),
 )  # fmt: skip

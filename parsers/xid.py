@@ -20,7 +20,7 @@ _PROCESS = re.compile(r"pid='?(?P<pid>\d{1,10}|<unknown>)'?(?:,? name='?(?P<name
 # nvidia-nvswitch1: SXid (PCI:0000:0a:00.0): 20034, Fatal, Link 31 LTSSM Fault Up
 _SXID = re.compile(r"SXid \((?:PCI:)?(?P<at>[0-9A-Fa-f:.]{4,17})\): (?P<number>\d{4,6})(?![^\s,])")
 _SXID_SAYS = re.compile(
-    r",? ?(?:(?P<severity>Fatal|Non-fatal|Nonfatal)\b,? ?)?(?:Link (?P<link>-?\d{1,3})\b ?)?(?P<state>[^{]{0,200})", re.IGNORECASE
+    r",? ?(?:\(?(?P<severity>Fatal|Non-fatal|Nonfatal)\b\)?,? ?)?(?:Link (?P<link>-?\d{1,3})\b ?)?(?P<state>[^{]{0,200})", re.IGNORECASE
 )
 # 20034, Severity 1 Engine instance 31 Sub-engine instance 00   20034, Data {0x10000000, ...}
 _SXID_MORE = re.compile(r",? ?(?:Severity \d|Data ?\{)")
@@ -38,10 +38,16 @@ _MMU = re.compile(
 # Ch 00000010 caused by previous Xid 31
 _CAUSED = re.compile(r"(?P<state>caused by previous Xid (?P<cause>\d{1,4}))")
 # Row Remapper: New row (0x000000021a0c5540) marked for remapping, reset gpu to activate.
-_REMAP = re.compile(r"Row Remapper(?: Error)?: ?(?:New row )?(?:\((?P<address>0x[0-9a-fA-F]{1,20})\))?(?: -)? ?(?P<state>[^,.]{1,80})")
+# Dynamic Page Retirement: New page retired, reboot to activate (0x000000000001a2b3).
+_REMAP = re.compile(
+    r"(?:Row Remapper|Dynamic Page Retirement)(?: Error)?: ?(?:New row )?(?:\((?P<address>0x[0-9a-fA-F]{1,20})\))?(?: -)?"
+    r" ?(?P<state>[^,.]{1,80})"
+)
 # NVLink: fatal error detected on link 9(0x0, 0x0, 0x10000, 0x0, 0x0, 0x0, 0x0)
+# NVLink: Link training failed for link 3(0x0, 0x1)
 _NVLINK = re.compile(
-    r"NVLink: (?P<severity>fatal|non-?fatal) error detected on link (?P<link>\d{1,3}) ?(?:\((?P<registers>[0-9a-fx, ]{1,200}))?"
+    r"NVLink: (?:(?P<severity>fatal|non-?fatal) error detected on|(?P<state>[\w -]{1,60}) (?:for|on)) link"
+    r" (?P<link>\d{1,3}) ?(?:\((?P<registers>[0-9a-fx, ]{1,200}))?"
 )
 # Contained: CE User Channel (0x9). RST: No, D-RST: No
 _CONTAIN = re.compile(r"(?P<state>Contained|Uncontained): (?P<unit>[^.]{1,80})(?:\. RST: (?P<rst>Yes|No))?(?:, D-RST: (?P<d_rst>Yes|No))?")

@@ -110,7 +110,7 @@ def _usual(book: Rulebook, row: Signature, code: str) -> str:
 
 def _by_name(book: Rulebook, word: str) -> Iterable[dict[str, str]]:
     for row in book.catalogue("result_codes.csv"):
-        if word == row["mnemonic"].casefold():
+        if row["mnemonic"] and word == row["mnemonic"].casefold():
             yield _row(**row)
     for kind in ("xid", "sxid"):
         for row in book.catalogue(f"{kind}_catalog.csv"):

@@ -135,14 +135,14 @@ def failover(interval_s: float, slowdown: float, detect_s: float = 0.0, elapsed_
 def measured(events: pl.DataFrame, jobs: pl.DataFrame, failures: int, run_s: float) -> dict[str, float | None]:
     """Inputs that the data shows, in seconds, None where it does not: `mtbf_s`, `save_s`, `restart_s`, and the `interval_s` in use.
 
-    events    rows of train.checkpoint and train.step with job_id, at, code, duration_s
+    events    rows of train.checkpoint and train.step with job_id, ts_near, code, duration_s
     jobs      attempts, for the time from start to first step
     failures  infrastructure failures in `run_s` seconds of job run time
     """
     import polars as pl
 
-    saves = events.filter(pl.col("code") == "train.checkpoint").sort("job_id", "at")
-    gaps = saves.select((pl.col("at") - pl.col("at").shift().over("job_id")).dt.total_microseconds() / 1e6)["at"]
+    saves = events.filter(pl.col("code") == "train.checkpoint").sort("job_id", "ts_near")
+    gaps = saves.select(gap=(pl.col("ts_near") - pl.col("ts_near").shift().over("job_id")).dt.total_microseconds() / 1e6)["gap"]
     return {
         "mtbf_s": run_s / failures if failures else None,
         "save_s": _median(saves["duration_s"]),
@@ -155,7 +155,7 @@ def start_delays(events: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
     """Seconds from the start of each attempt to its first training step: job_id, attempt, delay_s."""
     import polars as pl
 
-    steps = events.filter(pl.col("code") == "train.step").select("job_id", "at").drop_nulls()
+    steps = events.filter(pl.col("code") == "train.step").select("job_id", at="ts_near").drop_nulls()
     spans = jobs.select("job_id", "attempt", "start", pl.col("end").fill_null(pl.datetime(9999, 1, 1))).drop_nulls("start")
     inside = spans.join(steps, on="job_id").filter(pl.col("at").is_between("start", "end"))
     first = inside.group_by("job_id", "attempt").agg(pl.col("at").min(), pl.col("start").first()).sort("job_id", "attempt")

@@ -96,7 +96,7 @@ def dumps_of(events: Iterable[Mapping[str, Any]]) -> list[Dump]:
 def _add(dump: Dump, event: Mapping[str, Any]) -> None:
     dump.host = dump.host or event["host"]
     code, name = event["code"], event["grp"] or ""
-    if code == "flight.group":
+    if code == "flight.status" and name:
         members = frozenset(int(m) for m in re.findall(r"\d+", event["state"] or ""))
         value = event["value"]
         dump.groups[name] = Group(members, None if value is None else int(value), event["seq"])

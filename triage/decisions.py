@@ -83,7 +83,7 @@ def features_of(finding: Finding, history: History, book: Rulebook, earlier: Seq
     values: dict[str, str | bool | int | float] = {
         "class": finding.class_id,
         "root_code": root.code if root else "none",
-        "root_role": finding.root_role,
+        "root_role": "outcome" if finding.root_role == "operator" else finding.root_role,
         "root_fatal": bool(root and root.fatal),
         "root_hosts": len(hosts) if root else 0,
         "root_share": round(len(hosts) / len(incident.hosts), 3) if incident.hosts and root else 0.0,
@@ -102,11 +102,18 @@ def features_of(finding: Finding, history: History, book: Rulebook, earlier: Seq
         "host_named": bool(finding.lost),
         "job_hosts": len(incident.hosts) if incident.attempt else 0,
         "has_job": incident.attempt is not None,
-        "fleet_share": round(len(hosts) / max(1, len(history.hosts())), 3) if len(hosts) > 1 else 0.0,
+        "fleet_share": _fleet_share(finding, history, hosts),
         "missing_ranks": len(finding.hang.missing) if finding.hang else 0,
         "lagging_ranks": len(finding.hang.blames) if finding.hang else len(finding.stragglers),
     }
     return values | _circumstances(finding, history, book, host)
+
+
+def _fleet_share(finding: Finding, history: History, hosts: set[str]) -> float:
+    """Share of the known hosts that an isolating row would take away; what hosts share or a program raised takes none."""
+    if len(hosts) < 2 or finding.shared not in ("none", "fleet") or (finding.root and finding.root.user_possible):
+        return 0.0
+    return round(len(hosts) / max(1, len(history.hosts())), 3)
 
 
 def _circumstances(finding: Finding, history: History, book: Rulebook, host: str | None) -> dict[str, str | bool | int | float]:

@@ -258,6 +258,7 @@ def _noise(world: _World) -> None:
 
 def _burst(world: _World, host: int, code: str, at: float, count: int, device: str | None, role: str, key: dict[str, object]) -> None:
     row = {"burst_id": f"b{len(world.rows['bursts']):06d}", "host": _name(host), "device": device, "code": code, "role": role}
+    row["user_possible"] = code in ("xid.13", "xid.31")
     family = "gpu" if code.startswith("xid") else "scheduler" if code.startswith("slurm") else "training"
     world.rows["bursts"].append({**row, **key, "family": family, "first": _time(at), "last": _time(at), "count": count, "events": 1})
 
@@ -311,3 +312,56 @@ def _name(host: int) -> str:
 
 def _time(days: float) -> datetime:
     return START + timedelta(days=round(float(days), 6))
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """How a ranking did against the truth; recall and average precision over lemons that broke jobs on `least` days, and over all."""
+
+    true: int
+    false: int
+    missed: int
+    missed_all: int
+    average_precision: float
+    average_precision_all: float
+    coverage: float
+
+
+def visible(truth: pl.DataFrame, least: int = 3) -> set[str]:
+    """Planted lemons that broke jobs on so many days of the window: the others did nothing that a log could tell."""
+    return set(truth.filter(pl.col("lemon") & (pl.col("fail_days") >= least))["host"])
+
+
+def marks(table: pl.DataFrame, truth: pl.DataFrame) -> Marks:
+    """Judge a `recurrence` table; coverage is the share of hosts allocated for a day or more whose true rate lies in the interval."""
+    seen, planted = visible(truth), set(truth.filter("lemon")["host"])
+    flagged = set(table.filter("lemon")["host"])
+    order = table.sort("place")["host"].to_list()
+    rates = table.join(truth.filter(pl.col("days") >= 1).select("host", true="rate"), on="host")
+    inside = (rates["low"] <= rates["true"]) & (rates["true"] <= rates["high"])
+    hidden = planted - seen
+    return Marks(
+        len(flagged & planted),
+        len(flagged - planted),
+        len(seen - flagged),
+        len(planted - flagged),
+        average_precision([h for h in order if h not in hidden], seen),
+        average_precision(order, planted),
+        float(inside.sum()) / max(1, inside.len()),
+    )
+
+
+def average_precision(order: list[str], wanted: set[str]) -> float:
+    """Mean precision at each wanted host of a ranking; 1 where nothing is wanted."""
+    hits, total = 0, 0.0
+    for place, host in enumerate(order, start=1):
+        if host in wanted:
+            hits += 1
+            total += hits / place
+    return total / len(wanted) if wanted else 1.0
+
+
+def by_count(frame: pl.DataFrame, weight: str | None = None) -> list[str]:
+    """Hosts by plain count of rows (or sum of a column): the ranking that most people start from."""
+    number = pl.len() if weight is None else pl.col(weight).sum()
+    return frame.drop_nulls("host").group_by("host").agg(n=number).sort(["n", "host"], descending=[True, False])["host"].to_list()

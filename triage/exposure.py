@@ -89,13 +89,20 @@ def by_host(
     return table.with_columns(pl.col(*parts, "gpu_hours").fill_null(0.0))
 
 
-def fleet(table: pl.DataFrame, since: datetime, until: datetime) -> dict[str, float | int | str | None]:
-    """The `exposure` of `triage stats`, summed over `by_host`."""
+def logged_hours(coverage: pl.DataFrame, since: datetime, until: datetime) -> float:
+    """Hours of the period in which at least one host's kernel log was present."""
+    kernel = coverage.filter(pl.col("family") == "kernel").select(pl.lit("any").alias("host"), start="first", end="last").drop_nulls()
+    return 24.0 * float(union_days(kernel, since, until)["days"].sum())
+
+
+def fleet(table: pl.DataFrame, hours: float, since: datetime, until: datetime) -> dict[str, float | int | str | None]:
+    """The `exposure` of `triage stats`, summed over `by_host`; `hours` are those with a kernel log somewhere."""
     total = {name: float(table[name].sum()) for name in ("log_days", "allocated_days", "burn_in_days", "gpu_hours", "out_days")}
     return {
         "since": since.isoformat() + "Z",
         "until": until.isoformat() + "Z",
         "period_hours": (until - since).total_seconds() / 3600.0,
+        "logged_hours": hours,
         "hosts": table.height,
         "hosts_with_kernel_log": table.filter(pl.col("log_days") > 0).height,
         "gpus": int(table["gpus"].sum()) or None,

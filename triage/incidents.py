@@ -71,7 +71,7 @@ def build(history: History, threshold: Threshold, window_s: float | None = None)
     incidents = [made for a in history.attempts if (made := of_attempt(a, history, threshold, window_s))]
     claimed = {b.burst_id for i in incidents for b in i.bursts}
     loose = [b for b in history.bursts if b.burst_id not in claimed and b.role in OPEN_ROLES and b.host is not None]
-    incidents += _of_hosts([b for b in loose if b.job_id is None], history, threshold)
+    incidents += _of_hosts([b for b in loose if b.job_id is None or b.family == "scheduler"], history, threshold)
     return sorted(incidents, key=lambda i: (i.start or 0, i.incident_id))
 
 
@@ -97,7 +97,7 @@ def _is_bad(incident: Incident, history: History) -> bool:
     outcome = incident.job_end
     if outcome not in ("completed", "running", "none"):
         return True
-    if any(b.role in TROUBLE for b in incident.own) or incident.stalled:
+    if any(b.role in TROUBLE and (b.family != "scheduler" or outcome != "completed") for b in incident.own) or incident.stalled:
         return True
     key = (attempt.job_id, attempt.attempt)
     if len(history.steps.get(key, ())) >= 8 or history.dumps.get(key):

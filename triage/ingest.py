@@ -14,12 +14,15 @@ from os import cpu_count
 from threading import local
 from typing import Any
 
+import blake3
+
 from parsers import DIALECTS
 from parsers.contract import Dialect, HostRecord, HostStateRecord, JobRecord, RankRecord, Record
 from parsers.hosts import fold
 from triage import coverage, events, rejects
 from triage.coverage import Span
 from triage.faults import InputFault
+from triage.identity import GENERIC
 from triage.scanner import BLOCK, Scanned, Scanner, UnknownKind
 from triage.sources import Found, Source
 from triage.store import Store
@@ -30,6 +33,7 @@ RECORD_TABLES: dict[type[Record], str] = {
     HostRecord: "host_records",
     RankRecord: "rank_records",
 }
+HOST_DIALECTS = {"ipmi", "fabric", "xid", "nvrm", "nvidia_smi", "pcie", "kernel"}
 BATCH_FILES, BATCH_ROWS = 64, 200_000
 
 
@@ -114,6 +118,8 @@ def _reason(error: Exception) -> str:
 
 def parsed(source: Source, scanned: Scanned, span: Span, options: Options) -> Parsed:
     """Rows of one scanned source."""
+    part = _name_part(source.path, scanned, span)
+    source_id = blake3.blake3(f"{scanned.digest} {part}".encode()).hexdigest(length=16) if part else scanned.digest
     records = [c.record for c in scanned.claims]
     anchor = int((source.mtime or time.time()) * 1e6)
     dated = [ts for ts in span.stamps() if not events.is_yearless(ts)]
@@ -122,16 +128,31 @@ def parsed(source: Source, scanned: Scanned, span: Span, options: Options) -> Pa
     shift = dict(zip(waiting, _dated(waiting, anchor, dated), strict=True))
     year_from = events.date(records, anchor, dated)
     tables: dict[str, list[dict[str, Any]]] = {
-        "events": events.build(scanned.digest, scanned.claims, options.families),
-        "rejects": rejects.build(scanned.digest, scanned.claims),
-        "coverage": coverage.build(scanned.digest, span, scanned.claims, options.families, shift),
+        "events": events.build(source_id, scanned.claims, options.families),
+        "rejects": rejects.build(source_id, scanned.claims),
+        "coverage": coverage.build(source_id, span, scanned.claims, options.families, shift),
     }
     for record in records:
         if table := RECORD_TABLES.get(type(record)):
-            tables.setdefault(table, []).append(_record_row(scanned.digest, record))
+            tables.setdefault(table, []).append(_record_row(source_id, record))
     if year_from == "none" and waiting:
         year_from = "stamp" if dated else "mtime"
-    return Parsed(_source_row(source, scanned, tables, year_from), tables, scanned.prefixes)
+    row = _source_row(source, scanned, tables, year_from) | {"source_id": source_id, "digest": scanned.digest, "name_part": part}
+    return Parsed(row, tables, scanned.prefixes)
+
+
+def _name_part(path: str, scanned: Scanned, span: Span) -> str | None:
+    """Equal bytes of two hosts or ranks are two sources where nothing but the name tells them apart."""
+    name = path.replace("!", "/").rsplit("/", 1)[-1]
+    if any(c.dialect == "flight" for c in scanned.claims):
+        return name
+    has_host = any(host for host, _ in span.seen) or any(isinstance(c.record, events.Event) and c.record.host for c in scanned.claims)
+    local = any(family == "kernel" for _, family in span.seen) or any(c.dialect in HOST_DIALECTS for c in scanned.claims)
+    if has_host or not local:
+        return None
+    stem = name.split(".")[0]
+    folder = path.replace("!", "/").rsplit("/", 2)[-2] if "/" in path else ""
+    return folder if stem.lower() in GENERIC else stem
 
 
 def _dated(waiting: list[int], anchor: int, dated: Sequence[int]) -> list[int]:
@@ -156,7 +177,6 @@ def _source_row(source: Source, scanned: Scanned, tables: dict[str, list[dict[st
     qualities = {row["ts_quality"] for row in tables["events"]}
     order = ("unknown", "boot_relative", "year_inferred", "exact")
     return {
-        "source_id": scanned.digest,
         "path": source.path,
         "dialects": dialects,
         "bytes": scanned.size,
@@ -199,7 +219,7 @@ class Shelf:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        rows = store.rows("SELECT source_id, path, head, marks, bytes, lines FROM sources")
+        rows = store.rows("SELECT source_id, digest, name_part, path, head, marks, bytes, lines FROM sources")
         self.sources: dict[str, dict[str, Any]] = {row["source_id"]: row for row in rows}
         self.pending: dict[str, Parsed] = {}
         self.dropped: list[str] = []
@@ -243,8 +263,10 @@ class Shelf:
         ]
 
     def _same_start(self, source_id: str, row: dict[str, Any], got: Parsed) -> bool:
+        if row["name_part"] != got.source["name_part"]:
+            return False
         digest = got.prefixes.get(row["bytes"])
-        return digest == source_id if digest else _begins_alike(self._content(source_id), got.tables, row["lines"])
+        return digest == row["digest"] if digest else _begins_alike(self._content(source_id), got.tables, row["lines"])
 
     def _is_part_of_known(self, got: Parsed) -> bool:
         """Whether a known, longer source begins with this one: judged by its head, its marks and every row read from it."""
@@ -283,7 +305,7 @@ class Shelf:
 
 def _starts_with(long: dict[str, Any], short: dict[str, Any]) -> bool:
     marks = short["marks"]
-    return bool(long["head"].startswith(short["head"]) and long["marks"][: len(marks)] == marks)
+    return bool(long["name_part"] == short["name_part"] and long["head"].startswith(short["head"]) and long["marks"][: len(marks)] == marks)
 
 
 def _begins_alike(short: dict[str, list[dict[str, Any]]], long: dict[str, list[dict[str, Any]]], lines: int) -> bool:

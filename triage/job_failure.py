@@ -15,7 +15,7 @@ from triage.reliability import mttf_h, poisson_interval, share_interval
 
 FAILED = ("FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "REQUEUED", "LAUNCH_FAILED")
 KEY = ["job_id", "attempt"]
-NONE = timedelta(0)
+MACHINE = ("gpu", "host", "network", "storage")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def labelled(jobs: pl.DataFrame, met: pl.DataFrame, bursts: pl.DataFrame, window
     hard = bursts.filter(
         (pl.col("role") == "root")
         & ~pl.col("user_possible").fill_null(False)
-        & pl.col("family").is_in(["gpu", "host", "network", "storage"])
+        & pl.col("family").is_in(MACHINE)
         & ~pl.col("layer").fill_null("unknown").is_in(["user"])
     )
     critical = met.filter(_within(windows.meta_before_s, windows.meta_after_s)).join(hard.select("code").unique(), on="code", how="semi")
@@ -74,12 +74,13 @@ def labelled(jobs: pl.DataFrame, met: pl.DataFrame, bursts: pl.DataFrame, window
     )
 
 
-def by_code(jobs: pl.DataFrame, met: pl.DataFrame, windows: Windows) -> list[dict[str, object]]:
+def by_code(jobs: pl.DataFrame, met: pl.DataFrame, bursts: pl.DataFrame, windows: Windows) -> list[dict[str, object]]:
     """`job_failure_by_code`: per code, ended attempts that met it while they ran and those that failed with it near their end.
 
     `p` is failed over met by Delta's window, `p_meta` by Meta's, each with its 90 % interval.
     """
-    rows = met.join(jobs.select(*KEY, failed=failed()), on=KEY)
+    faults = bursts.filter(pl.col("family").is_in(MACHINE) & ~pl.col("role").is_in(["fact", "recovery", "operator", "noise"]))
+    rows = met.join(faults.select("code").unique(), on="code", how="semi").join(jobs.select(*KEY, failed=failed()), on=KEY)
     flags = rows.with_columns(
         ran=pl.col("first") <= pl.col("end") + timedelta(seconds=1),
         delta=pl.col("failed") & _within(windows.delta_s, 1.0),

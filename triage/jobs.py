@@ -232,6 +232,25 @@ def from_outputs(outputs: Iterable[Row], known: Sequence[Attempt]) -> list[Attem
     return list(merged.values())
 
 
+def add_collected_hosts(attempts: Sequence[Attempt], collected: Mapping[str, tuple[int, int]]) -> None:
+    """The only job of a bundle, whose host list no record gives, ran on the hosts whose kernel logs were collected with it: inferred."""
+    ids = {a.job_id for a in attempts}
+    if len(ids) != 1 or any(place_known(a) for a in attempts):
+        return
+    for attempt in attempts:
+        low, high = attempt.start or 0, attempt.end if attempt.end is not None else 1 << 62
+        near = [h for h, (first, last) in collected.items() if first <= high + 60 * MINUTE and last >= low - 60 * MINUTE]
+        if set(near) - set(attempt.hosts):
+            attempt.hosts = sorted(set(attempt.hosts) | set(near))
+            attempt.guessed.add("hosts")
+            attempt.nodes = attempt.nodes or len(attempt.hosts)
+
+
+def place_known(attempt: Attempt) -> bool:
+    """Whether a scheduler's record lists the hosts of an attempt, or its output names the hosts of all its ranks."""
+    return bool(attempt.hosts) and any(b in attempt.known_from.split() for b in TRUST)
+
+
 def _least(a: int | None, b: int | None) -> int | None:
     return b if a is None else a if b is None else min(a, b)
 

@@ -111,6 +111,7 @@ def build_jobs(store: Store, _book: Rulebook) -> None:
     acts = [_in_micros(r, "ts") for r in store.rows(f"SELECT * FROM events WHERE job_id IS NOT NULL AND code IN {ACT_CODES}")]
     attempts = jobs.build(records, acts)
     attempts += jobs.from_outputs(_outputs(store), attempts)
+    jobs.add_collected_hosts(attempts, _collected_hosts(store))
     now = _now(store)
     _fill_checkpoints(store, attempts)
     _fill_gpus(store, attempts)
@@ -122,6 +123,12 @@ def build_jobs(store: Store, _book: Rulebook) -> None:
     ]
     store.replace("job_hosts", _frame("job_hosts", hosts))
     store.assign_attempts()
+
+
+def _collected_hosts(store: Store) -> dict[str, tuple[int, int]]:
+    """Hosts whose kernel log was collected, with its span."""
+    rows = store.rows("SELECT host, min(first) AS first, max(\"last\") AS last_ts FROM covered WHERE family = 'kernel' AND host IS NOT NULL AND first IS NOT NULL GROUP BY host")
+    return {r["host"]: (micros(r["first"]) or 0, micros(r["last_ts"]) or 0) for r in rows}
 
 
 def _job_row(attempt: Attempt) -> dict[str, Any]:

@@ -11,11 +11,13 @@ import polars as pl
 class Group:
     """hosts      a rack counts from so many hosts up
     expected   peers count where the fleet's rate expects so many failures among them
+    few        bad hosts are left out of their rack's rate while they are at most this share of it
     pull       failures at the fleet's rate that are added to a group, so that a quiet group is not taken for a perfect one
     """
 
     hosts: int = 8
     expected: float = 1.0
+    few: float = 0.25
     pull: float = 2.0
 
 
@@ -43,7 +45,8 @@ def references(
 
 
 def _rack(table: pl.DataFrame, hosts: pl.DataFrame, group: Group) -> pl.DataFrame:
-    good = 1.0 - pl.col("bad")
+    few = pl.col("bad").mean().over("rack") <= group.few
+    good = pl.when(few).then(1.0 - pl.col("bad")).otherwise(1.0)
     placed = table.join(hosts.select("host", "rack"), on="host").filter(pl.col("rack").is_not_null() & (pl.col("days") > 0))
     parts = placed.with_columns(part=good * pl.col("count"), room=good * pl.col("days"))
     return parts.select(

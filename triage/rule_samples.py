@@ -40,8 +40,11 @@ def _check_file(book: Rulebook, rule: Rule, place: Place, path: Path) -> Iterabl
         return
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        yield place.fault("fires", f"its samples {path.name} cannot be read: {error}")
+    except OSError as error:
+        yield place.fault("fires", f"its samples samples/{path.name} cannot be read: {error.strerror}")
+        return
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        yield place.fault("fires", f"its samples samples/{path.name} are no TOML: {error}")
         return
     for kind, names in (("fires", rule.fires), ("spares", rule.spares)):
         yield from _check_names(place, kind, names, data.get(kind, []))

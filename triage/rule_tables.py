@@ -36,13 +36,14 @@ def _features(*rows: Feature) -> dict[str, Feature]:
     return {row.name: row for row in rows}
 
 
+_LEADS = ("none", "root", "symptom", "outcome", "precursor", "operator")
 _ENDS = ("none", "running", "completed", "failed", "node_fail", "cancelled", "time_limit", "preempted", "out_of_memory")
 _REPAIRS = ("none", "gpu_reset", "node_reboot", "drain_p2p", "drain_and_reset", "recover_imex")
 
 FEATURES = _features(
     Feature("class", str, "none", "class of the event that leads the incident", ("none", *CLASSES)),
     Feature("root_code", str, "none", "its code"),
-    Feature("root_role", str, "none", "its role; none: only warning signs", ("none", "root", "symptom", "outcome")),
+    Feature("root_role", str, "none", "its role; none: no event leads", _LEADS),
     Feature("root_fatal", bool, False, "it is on the list of errors that a host does not survive"),
     Feature("root_hosts", int, 0, "hosts that show it"),
     Feature("root_share", float, 0.0, "their share of the job's hosts, 0 to 1"),
@@ -143,7 +144,8 @@ class Span:
 
     @property
     def empty(self) -> bool:
-        return self.low > self.high or (self.low == self.high and (self.low_open or self.high_open))
+        nowhere = self.low == math.inf or self.high == -math.inf
+        return nowhere or self.low > self.high or (self.low == self.high and (self.low_open or self.high_open))
 
 
 Cell = Names | Span

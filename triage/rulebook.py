@@ -383,7 +383,8 @@ def fill(template: str, values: Mapping[str, str | None]) -> str:
 
     def value(found: re.Match[str]) -> str:
         known = values.get(found[1])
-        return shlex.quote(known) if known else found[1].upper()
+        unknown = found[1].upper() if found[1] in PLACEHOLDERS else found[0]
+        return shlex.quote(known) if known else unknown
 
     return _PLACEHOLDER.sub(value, template)
 

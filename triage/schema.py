@@ -77,7 +77,9 @@ TABLES: dict[str, Table] = {
             "sources",
             "one row per file that was read",
             _columns(
-                ("source_id", TEXT, "digest of the decompressed bytes"),
+                ("source_id", TEXT, "the digest, or that of digest and name where only the name tells host or rank"),
+                ("digest", TEXT, "of the decompressed bytes"),
+                ("name_part", TEXT, "the part of the name that tells host or rank"),
                 ("path", TEXT, "as named by the user, with !member for archives"),
                 ("dialects", TEXTS, "dialects that claimed a line"),
                 ("bytes", INT, "decompressed"),

@@ -24,6 +24,7 @@ class Shape:
     rate         failures per host-day where the fleet says little (Meta RSC-1, 6.5 per 1,000)
     rate_hosts   weight of `rate`, in hosts
     bad_hosts    prior count of bad hosts, among
+    most_bad     lemons are few: a larger share is how the fleet is
     prior_hosts  so many: 4 %, between Meta's 1.2 to 1.7 % and the 3 of 63 hosts of the 504-GPU report
     """
 
@@ -34,6 +35,7 @@ class Shape:
     rate_hosts: float = 1.0
     bad_hosts: float = 1.0
     prior_hosts: float = 25.0
+    most_bad: float = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ def fit(counts: Vector, days: Vector, shape: Shape, rounds: int = 100) -> Prior:
     """Fit the two kinds to (fractional) counts over exposure in days by expectation-maximisation."""
     if not counts.size:
         return Prior(shape.bad_hosts / shape.prior_hosts, shape.rate, shape.rate * 20, shape)
-    ordinary = counts <= np.quantile(counts, 0.9)
+    ordinary = counts <= max(1.0, float(np.quantile(counts, 0.9)))
     calm = (counts[ordinary].sum() + shape.rate) / (days[ordinary].sum() + 1.0)
     prior = Prior(shape.bad_hosts / shape.prior_hosts, max(calm, 1e-6), max(calm, shape.rate) * 20, shape)
     for _ in range(rounds):
@@ -93,7 +95,7 @@ def _step(prior: Prior, counts: Vector, days: Vector) -> Prior:
     healthy = float((((1 - bad) * a0 / b0).sum() + s.rate_hosts * s.rate) / ((1 - bad).sum() + s.rate_hosts))
     worst = float(((bad * a1 / b1).sum() + s.bad_hosts * 20 * healthy) / (bad.sum() + s.bad_hosts))
     share = float((bad.sum() + s.bad_hosts) / (counts.size + s.prior_hosts))
-    return Prior(min(share, 0.5), healthy, max(worst, s.ratio * healthy), s)
+    return Prior(min(share, s.most_bad), healthy, max(worst, s.ratio * healthy), s)
 
 
 def _chance_bad(prior: Prior, counts: Vector, days: Vector) -> Vector:

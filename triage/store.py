@@ -32,6 +32,7 @@ VIEWS = (
     LEFT JOIN (SELECT source_id, list(DISTINCT family) AS families, list(DISTINCT host) AS line_hosts FROM (
             SELECT source_id, family, host FROM coverage
             UNION ALL SELECT source_id, 'training', host FROM rank_records
+            UNION ALL SELECT DISTINCT source_id, 'training', NULL FROM events WHERE family = 'training'
             UNION ALL SELECT source_id, 'scheduler_log', NULL FROM job_records
             UNION ALL SELECT source_id, 'scheduler_log', NULL FROM state_records
         ) GROUP BY source_id) c USING (source_id)

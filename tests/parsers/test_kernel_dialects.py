@@ -135,7 +135,9 @@ def test_every_shape_is_sampled(module: ModuleType) -> None:
 
 
 def test_every_code_has_a_known_spelling() -> None:
-    codes = Counter(row["code"] for log in LOGS for row in map(json.loads, log.with_suffix(".expected.jsonl").read_text().splitlines()) if "code" in row)
+    codes = Counter(
+        row["code"] for log in LOGS for row in map(json.loads, log.with_suffix(".expected.jsonl").read_text().splitlines()) if "code" in row
+    )
     assert all(code.count(".") == 1 and code == code.lower() for code in codes)
 
 

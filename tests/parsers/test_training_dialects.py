@@ -175,9 +175,8 @@ def test_any_bytes_as_a_dump(data: bytes) -> None:
     assert isinstance(record, Reject)
 
 
-fields = st.dictionaries(
-    st.sampled_from(["entries", "pg_config", "pg_status", "version", "rank", "host", "hostname"]), st.lists(plain, max_size=3) | plain, max_size=7
-)
+keys = st.sampled_from(["entries", "pg_config", "pg_status", "version", "rank", "host", "hostname"])
+fields = st.dictionaries(keys, st.lists(plain, max_size=3) | plain, max_size=7)
 
 
 @given(fields)

@@ -134,7 +134,7 @@ def lost_hosts(story: Story, pretrain: str) -> None:
 
 def collect(slurm: Cluster, folder: Path) -> None:
     """Everything that an engineer would be handed, one file a command."""
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True)  # records of two clusters in one folder would tell of no cluster
     for name, command in SHAPES.items():
         (folder / name).write_text(slurm.call(*command))
     (folder / "slurmctld.log").write_bytes((slurm.top / "log" / "slurmctld.log").read_bytes())

@@ -1,0 +1,196 @@
+"""The answer of `triage stats`: exposure, errors by code, incidents by class, rates, ETTR and phases; pure, over whole tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import polars as pl
+
+from triage import exposure, job_failure, productive, retry
+from triage.exposure import Burn
+from triage.job_failure import Windows
+from triage.propagation import SILENT, propagation
+from triage.reliability import availability, ettr_v1, mtbe_h, poisson_interval
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """since None: from the first stamp of the data; the other fields are windows of the methods."""
+
+    since: datetime | None = None
+    burn: Burn = field(default_factory=Burn)
+    windows: Windows = field(default_factory=Windows)
+    propagation_s: float = 5.0
+
+
+def stats(
+    jobs: pl.DataFrame,
+    job_hosts: pl.DataFrame,
+    host_states: pl.DataFrame,
+    hosts: pl.DataFrame,
+    bursts: pl.DataFrame,
+    incidents: pl.DataFrame,
+    findings: pl.DataFrame,
+    coverage: pl.DataFrame,
+    events: pl.DataFrame,
+    now: datetime,
+    params: Params | None = None,
+) -> dict[str, object]:
+    """The JSON of `triage stats`.
+
+    events are the rows of train.step and train.checkpoint (job_id, attempt, ts_near, code, seq, duration_s, state); now the last stamp.
+    """
+    params = params or Params()
+    since = params.since or first_stamp(jobs, bursts, coverage, now)
+    table = exposure.by_host(jobs, job_hosts, host_states, hosts, coverage, since, now, params.burn)
+    logged = exposure.logged_hours(coverage, since, now)
+    seen = bursts.filter((pl.col("first") >= since) & (pl.col("first") <= now))
+    lately = jobs.filter(pl.col("end").is_null() | (pl.col("end") > since))
+    met = job_failure.meetings(job_hosts, lately, seen)
+    labels = job_failure.labelled(lately, met, bursts, params.windows)
+    new = exposure.burn_in(exposure.first_seen(job_hosts, host_states, coverage), params.burn)
+    rates = job_failure.rates(labels, job_hosts, new, since, now, params.windows)
+    spans = productive.step_spans(events, lately)
+    rows = productive.attempts(lately, events, spans, now)
+    story = incidents.filter((pl.col("start") >= since) & (pl.col("start") <= now))
+    return {
+        "exposure": exposure.fleet(table, logged, since, now),
+        "by_code": by_code(seen, table, logged, (now - since).total_seconds() / 3600.0),
+        "by_class": by_class(story, findings, host_states, hosts),
+        "rates": rates,
+        "mttf": job_failure.mttf_by_size(labels, steady(rates), now),
+        "availability": available(host_states, table, labels, since, now),
+        "job_failure_by_code": job_failure.by_code(lately, met, seen, params.windows),
+        "propagation": propagation(seen, params.propagation_s),
+        "ettr": productive.ettr(rows, spans) | {"expected_v1": _expected(labels, steady(rates))},
+        "phases": productive.phases(rows),
+        "retries": retry.chains(lately, incidents),
+        "preemption": retry.preemption_cost(labels, job_hosts),
+    }
+
+
+def first_stamp(jobs: pl.DataFrame, bursts: pl.DataFrame, coverage: pl.DataFrame, now: datetime) -> datetime:
+    """The first stamp of the data; `now` when there is none."""
+    stamps = (jobs["start"].min(), bursts["first"].min(), coverage["first"].min())
+    return min((t for t in stamps if isinstance(t, datetime)), default=now)
+
+
+def steady(rates: list[dict[str, object]]) -> float | None:
+    """r_f per 1,000 host-days of large jobs, else of all jobs; None where neither has host-days."""
+    for row in rates[:2]:
+        value = row["per_1000_host_days"]
+        if isinstance(value, float) and value > 0:
+            return value
+    return None
+
+
+def by_code(bursts: pl.DataFrame, table: pl.DataFrame, logged: float, period: float) -> list[dict[str, object]]:
+    """Bursts, lines, hosts, GPUs and persistence per code, with MTBE of the system, a host and a GPU in hours (Delta).
+
+    Codes of the scheduler and of training are held against the hours of the whole period, the others against the hours with a kernel
+    log, where there is one (`logged`). Facts, recoveries and noise are left out.
+    """
+    live = bursts.filter(~pl.col("role").fill_null("root").is_in([*SILENT[:2], "noise"]))
+    length = (pl.col("last") - pl.col("first")).dt.total_microseconds() / 1e6
+    gpu = pl.concat_str("host", "device", separator=" ")
+    sums = (
+        live.with_columns(length=length, gpu=gpu)
+        .group_by("code")
+        .agg(
+            pl.col("family", "class", "role").first(),
+            bursts=pl.len(),
+            lines=pl.col("count").fill_null(1).sum(),
+            hosts=pl.col("host").drop_nulls().n_unique(),
+            gpus=pl.col("gpu").drop_nulls().n_unique(),
+            user_possible=pl.col("user_possible").fill_null(False).any(),
+            persistence_mean_s=pl.col("length").mean(),
+            persistence_p50_s=pl.col("length").quantile(0.5, "linear"),
+            persistence_p95_s=pl.col("length").quantile(0.95, "linear"),
+        )
+    )
+    whole = _hours(table.with_columns(hours=pl.lit(period)), period)
+    known = table.filter(pl.col("log_days") > 0).with_columns(hours=pl.col("log_days") * 24.0)
+    kernel = _hours(known, logged) if logged > 0 else whole
+    ordered = sums.sort(["bursts", "code"], descending=[True, False])
+    return [_code(row, whole if row["family"] in ("scheduler", "training") else kernel) for row in ordered.iter_rows(named=True)]
+
+
+Hours = tuple[float, float, float]
+
+
+def _hours(table: pl.DataFrame, period: float) -> Hours:
+    """Hours of the period, summed over hosts, and summed over GPUs."""
+    gpus = table["gpus"].cast(pl.Float64)
+    return period, float(table["hours"].sum()), float((table["hours"] * gpus).sum())
+
+
+def _code(row: dict[str, object], hours: Hours) -> dict[str, object]:
+    number = int(str(row["bursts"]))
+    period, host_hours, gpu_hours = hours
+    low, high = poisson_interval(number)
+    return {
+        **row,
+        "mtbe_system_h": mtbe_h(period, number),
+        "mtbe_system_interval_h": [period / high, period / low] if low > 0 else None,
+        "mtbe_host_h": mtbe_h(host_hours, number) if host_hours else None,
+        "mtbe_gpu_h": mtbe_h(gpu_hours, number) if gpu_hours else None,
+    }
+
+
+def by_class(incidents: pl.DataFrame, findings: pl.DataFrame, host_states: pl.DataFrame, hosts: pl.DataFrame) -> list[dict[str, object]]:
+    """Incidents per class by count, GPU-hours lost, jobs, hosts at fault and the host-hours that these were out afterwards."""
+    named = findings.filter(pl.col("role").is_in(["culprit", "suspect"]) & pl.col("host").is_not_null()).select(
+        "incident_id", "host", "role"
+    )
+    rows = incidents.select("incident_id", "class", "start", "end", "job_id", "gpu_hours_lost")
+    guilty = rows.join(named.unique(["incident_id", "host"]), on="incident_id")
+    out = guilty.join(_outages(host_states), on="host").filter(
+        (pl.col("from") >= pl.col("start") - pl.duration(minutes=10))
+        & (pl.col("from") <= pl.coalesce("end", "start") + pl.duration(hours=1))
+    )
+    hours = out.unique(["class", "host", "from"]).group_by("class").agg(host_hours_out=pl.col("hours").sum())
+    faults = guilty.group_by("class").agg(
+        hosts=pl.col("host").n_unique(), culprits=pl.col("host").filter(pl.col("role") == "culprit").n_unique()
+    )
+    sums = rows.group_by("class").agg(
+        incidents=pl.len(), jobs=pl.col("job_id").drop_nulls().n_unique(), gpu_hours_lost=pl.col("gpu_hours_lost").sum()
+    )
+    table = sums.join(hours, on="class", how="left").join(faults, on="class", how="left").with_columns(pl.exclude("class").fill_null(0))
+    share = {
+        "share": pl.col("incidents") / pl.col("incidents").sum(),
+        "gpu_hours_share": pl.col("gpu_hours_lost") / pl.when(pl.col("gpu_hours_lost").sum() > 0).then(pl.col("gpu_hours_lost").sum()),
+    }
+    return table.with_columns(**share).sort(["incidents", "class"], descending=[True, False]).to_dicts()
+
+
+def _outages(host_states: pl.DataFrame) -> pl.DataFrame:
+    """Closed intervals in which a host was down or drained: host, from, hours."""
+    out = host_states.filter(pl.col("state").str.contains("(?i)^(?:down|drain|fail)") & pl.col("end").is_not_null())
+    hours = (pl.col("end") - pl.col("start")).dt.total_microseconds() / 3.6e9
+    return out.select("host", pl.col("start").alias("from"), hours=hours).drop_nulls().filter(pl.col("hours") > 0)
+
+
+def available(
+    host_states: pl.DataFrame, table: pl.DataFrame, labels: pl.DataFrame, since: datetime, until: datetime
+) -> dict[str, float | int | None]:
+    """Host availability: measured from out-of-service time, and MTBF / (MTBF + MTTR) from failures and closed outages (Delta)."""
+    period = (until - since).total_seconds() / 86400.0 * table.height
+    outages = _outages(host_states).filter((pl.col("from") >= since) & (pl.col("from") <= until))
+    mean = outages["hours"].mean()
+    mttr = float(mean) if isinstance(mean, int | float) else None
+    failures = labels.filter(pl.col("infra")).height
+    mtbf = float(table["allocated_days"].sum()) * 24.0 / failures if failures else None
+    return {
+        "measured": 1.0 - float(table["out_days"].sum()) / period if period > 0 and host_states.height else None,
+        "mtbf_host_h": mtbf,
+        "mttr_h": mttr,
+        "outages": outages.height,
+        "from_mtbf": availability(mtbf, mttr) if mtbf and mttr is not None else None,
+    }
+
+
+def _expected(labels: pl.DataFrame, rate: float | None) -> float | None:
+    """ETTR v1 of the largest job at the measured rate, with Meta's hour between checkpoints and 5 min to restart."""
+    nodes = labels["nodes"].max()
+    return ettr_v1(float(nodes), rate, 3600.0, 300.0) if rate and isinstance(nodes, int) and nodes > 0 else None
