@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 
 from parsers import clocks
-from parsers.contract import Benign, Event, HostStateRecord, JobRecord, Line, LineDialect, Record, Window
+from parsers.contract import Benign, Event, HostStateRecord, JobRecord, Line, LineDialect, Quality, Record, Window
 from parsers.slurm_fields import names, node_state, own_reason
 
 Reader = Callable[[re.Match[str], Window], Iterable[Record]]
@@ -71,6 +71,12 @@ def _host_failed(found: re.Match[str], window: Window) -> Iterator[Record]:
     yield _record(job_id, line, end=line.ts, state="NODE_FAIL", reason=why)
 
 
+def _step_lost(found: re.Match[str], window: Window) -> Iterator[Record]:
+    """The job may live on without the host."""
+    for host in names(found["hosts"]):
+        yield _at(host, "slurm.node_fail", window.line, job_id=found["job"], state=f"step lost with node {host}")
+
+
 def _requeue(found: re.Match[str], window: Window) -> Iterator[Record]:
     yield _about(found["job"], "slurm.requeue", window.line, state="REQUEUED")
 
@@ -80,8 +86,8 @@ def _preempted(found: re.Match[str], window: Window) -> Iterator[Record]:
     event = _about(job_id, "slurm.preempt", line, state=f"PREEMPTED, {how}")
     event.attrs = {"preemptor": winner}
     yield event
-    suspended = how.startswith("suspend")
-    yield _record(job_id, line, end=None if suspended else line.ts, state=None if suspended else "PREEMPTED", preemptor=winner)
+    if not how.startswith("suspend"):
+        yield _record(job_id, line, end=line.ts, state="PREEMPTED", preemptor=winner)
 
 
 def _silent(found: re.Match[str], window: Window) -> Iterator[Record]:
@@ -148,7 +154,7 @@ def _rebooted(found: re.Match[str], window: Window) -> Iterator[Record]:
     line = window.line
     boot = clocks.from_epoch(found[2]) if found[2] else None
     event = _at(found[1], "host.boot", line, severity="unexpected", state="unexpectedly rebooted")
-    event.ts = boot
+    event.ts, event.ts_quality = boot, Quality.EXACT if boot else Quality.UNKNOWN
     event.attrs = {"last_response": found[3]} if found[3] else {}
     yield event
     last = clocks.from_epoch(found[3]) if found[3] else None
@@ -196,6 +202,8 @@ _RULES = (
     _rule("due to failure of node", rf"(?:requeue|[Kk]illing) (?:job )?{_JOB} due to failure of node (?P<hosts>\S{{1,400}})", _host_failed),
     # Killing JobId=6120 on failed node gpu-042
     _rule("on failed node", rf"Killing {_JOB} (?:on|due to) (?:failed|DOWN) node (?P<hosts>\S{{1,400}})", _host_failed),
+    # Killing StepId=6120.0 on failed node gpu-042
+    _rule("on failed node", rf"Killing StepId=(?P<job>{_NUMBER})\.\S{{1,20}} on failed node (?P<hosts>\S{{1,400}})", _step_lost),
     # Batch JobId=5 missing from batch node gpu-3 (not found BatchStartTime after startup)
     _rule("missing from batch node", rf"Batch {_JOB} missing from batch node (?P<hosts>[^\s(]{{1,400}})", _host_failed),
     _rule("Requeuing Job", rf"Requeuing {_JOB}", _requeue),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from parsers import clocks
-from parsers.contract import Benign, Event, LineDialect, RankRecord, Record, Window
+from parsers.contract import Benign, Event, LineDialect, Quality, RankRecord, Record, Window
 from parsers.slurm_fields import names
 
 _ID = r"(\d{1,12}(?:_\d{1,9})?(?:\+\d{1,5})?)(?:\.(\w{1,20}(?:\+\w{1,9})?))?"
@@ -57,6 +57,7 @@ def _cancelled(window: Window, found: re.Match[str]) -> Iterator[Record]:
         line.text[:_TEXT],
         line.number,
         ts=stamp[0] if stamp else None,
+        ts_quality=stamp[1] if stamp else Quality.UNKNOWN,
         host="" if failed else on or behind or _reporter(line.text),
         job_id=job_id,
         state=cause.lower(),
@@ -79,6 +80,7 @@ def _stuck(window: Window, found: re.Match[str]) -> Iterator[Record]:
         line.text[:_TEXT],
         line.number,
         ts=stamp[0] if stamp else None,
+        ts_quality=stamp[1] if stamp else Quality.UNKNOWN,
         host=host,
         job_id=job_id,
         state=f"Kill task failed: {cause.lower()}",

@@ -13,7 +13,7 @@ import polars as pl
 
 from triage.schema import TABLES
 
-KEY = ("host", "device", "code", "job_id", "attempt", "rank", "peer", "severity", "state")
+KEY = ("host", "device", "code", "job_id", "attempt", "rank", "peer", "severity", "state", "signal", "exit_code")
 _ORDER = ("ts_near", "boot_s", "source_id", "line_first", "event_id")
 
 

@@ -216,7 +216,7 @@ def summary_of(decision: Decision, title: str) -> str:
     incident = finding.incident
     if finding.class_id == "none":
         return "nothing found: no fault, hang or slow-down in what was read"
-    parts = [title]
+    parts = [_policy_words(finding) or title]
     suspect = finding.suspects[0] if finding.suspects else None
     if finding.shared_name:
         parts.append(f"{finding.shared} {finding.shared_name}, {finding.features.get('root_hosts', 0)} hosts")
@@ -224,10 +224,27 @@ def summary_of(decision: Decision, title: str) -> str:
         parts.append(f"on {finding.features.get('root_hosts', 0)} hosts at once")
     if suspect and finding.shared == "none":
         parts.append(" ".join(x for x in (suspect.host, f"GPU {suspect.device}" if suspect.device else "", f"rank {suspect.rank}" if suspect.rank is not None else "") if x))
-    if incident.attempt:
+    if incident.attempt and finding.class_id == "T23":
+        parts.append(f"job {incident.attempt.job_id}" + (f" (attempt {incident.attempt.attempt + 1})" if incident.attempt.attempt else ""))
+    elif incident.attempt:
         again = f" (attempt {incident.attempt.attempt + 1})" if incident.attempt.attempt else ""
         parts.append(f"job {incident.attempt.job_id}{again}: {_end_words(incident.job_end)}")
     return ", ".join(p for p in parts if p)
+
+
+def _policy_words(finding: Finding) -> str:
+    """What ended a job by policy, in words."""
+    if finding.class_id != "T23":
+        return ""
+    attempt = finding.incident.attempt
+    if finding.operator:
+        return "ended by an operator's act, not by a fault"
+    if finding.incident.job_end == "preempted":
+        by = f" for job {attempt.preemptor}" if attempt and attempt.preemptor else ""
+        again = " and requeued" if attempt and attempt.requeued else ""
+        return f"preempted{by}{again}: policy, not a failure"
+    words = {"cancelled": "cancelled on request, not a failure", "time_limit": "reached its time limit, not a failure"}
+    return words.get(finding.incident.job_end, "an operator took the host out" if attempt is None else "ended by policy")
 
 
 def _end_words(job_end: str) -> str:

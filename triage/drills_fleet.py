@@ -257,7 +257,13 @@ def _noise(world: _World) -> None:
 
 
 def _burst(world: _World, host: int, code: str, at: float, count: int, device: str | None, role: str, key: dict[str, object]) -> None:
-    row = {"burst_id": f"b{len(world.rows['bursts']):06d}", "host": _name(host), "device": device, "code": code, "role": role}
+    row: dict[str, object] = {
+        "burst_id": f"b{len(world.rows['bursts']):06d}",
+        "host": _name(host),
+        "device": device,
+        "code": code,
+        "role": role,
+    }
     row["user_possible"] = code in ("xid.13", "xid.31")
     family = "gpu" if code.startswith("xid") else "scheduler" if code.startswith("slurm") else "training"
     world.rows["bursts"].append({**row, **key, "family": family, "first": _time(at), "last": _time(at), "count": count, "events": 1})

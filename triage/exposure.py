@@ -11,6 +11,8 @@ from datetime import datetime, timedelta
 import polars as pl
 
 DAY_US = 86_400_000_000
+# "DOWN*", "drained", "failing"
+OUT_OF_SERVICE = r"(?i)^(?:down|drain|fail)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,21 @@ def gpu_hours(jobs: pl.DataFrame, job_hosts: pl.DataFrame, hosts: pl.DataFrame, 
     return rows.group_by("host").agg(pl.col("gpu_hours").sum()).sort("host")
 
 
+def outages(host_states: pl.DataFrame, job_hosts: pl.DataFrame) -> pl.DataFrame:
+    """host, state, start, end: when a host was down, drained or failing.
+
+    An interval without an end lasts until the next state of the host or the next job that starts on it; null where neither follows.
+    """
+    bad = host_states.filter(pl.col("state").str.contains(OUT_OF_SERVICE) & pl.col("start").is_not_null()).select(
+        "host", "state", "start", "end"
+    )
+    signs = pl.concat([host_states.select("host", next="start"), job_hosts.select("host", next="start")]).drop_nulls().sort("next")
+    after = bad.sort("start").join_asof(
+        signs, left_on="start", right_on="next", by="host", strategy="forward", allow_exact_matches=False, check_sortedness=False
+    )
+    return after.select("host", "state", "start", end=pl.coalesce("end", "next")).sort("host", "start")
+
+
 def by_host(
     jobs: pl.DataFrame,
     job_hosts: pl.DataFrame,
@@ -73,13 +90,12 @@ def by_host(
 ) -> pl.DataFrame:
     """One row per known host: host, gpus, log_days (kernel log present), allocated_days, burn_in_days of these, gpu_hours, out_days."""
     kernel = coverage.filter(pl.col("family") == "kernel").select("host", start="first", end="last").drop_nulls()
-    out = host_states.filter(pl.col("state").str.contains("(?i)^(?:down|drain|fail)"))
     new = burn_in(first_seen(job_hosts, host_states, coverage), burn or Burn())
     parts = {
         "log_days": union_days(kernel, since, until),
         "allocated_days": union_days(job_hosts, since, until),
         "burn_in_days": union_days(overlap(job_hosts, new), since, until),
-        "out_days": union_days(out, since, until),
+        "out_days": union_days(outages(host_states, job_hosts), since, until),
     }
     names = pl.concat([hosts["host"], *(p["host"] for p in parts.values())]).drop_nulls().unique().sort()
     table = names.to_frame("host").join(hosts.select("host", "gpus"), on="host", how="left")

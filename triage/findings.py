@@ -28,6 +28,8 @@ RECOVERY = (
     ("imex", "recover_imex"),
     ("reset", "gpu_reset"),
 )
+LOCAL_NAMES = {"localhost", "127.0.0.1", "::1", "0.0.0.0"}
+ASKED_SIGNALS = {1, 2, 15}
 SYMPTOM_CLASSES = ("T11", "T13", "T14", "T12", "T08", "T18", "T17", "T21", "T24")
 
 
@@ -250,6 +252,8 @@ def _classify_by_symptom(finding: Finding) -> None:
         finding.class_id, finding.root_role, finding.layer = "T23", "outcome", "scheduler"
     elif outcome == "node_fail" or finding.lost:
         finding.class_id, finding.root_role = "T24", "outcome"
+    elif _died_alone(incident) and not set(seen) - {"T14"}:
+        _classify_failed(finding)
     elif named := next((c for c in SYMPTOM_CLASSES if seen[c]), None):
         finding.class_id, finding.root_role = named, "symptom"
         finding.layer = _layer_of(incident.own, named)
@@ -268,14 +272,21 @@ def _layer_of(bursts: Sequence[Burst], class_id: str) -> str:
     return layers[0] if layers else "unknown"
 
 
+def _died_alone(incident: Incident) -> list[Burst]:
+    """Exits by a signal that nobody in the job asked for: SIGKILL, SIGSEGV, SIGABRT, SIGBUS ..., at most half of the ranks."""
+    exits = [b for b in incident.own if b.code in ("torch.rank_exit", "slurm.task_exit")]
+    alone = [b for b in exits if b.signal is not None and b.signal not in ASKED_SIGNALS]
+    return alone if len(alone) <= max(1, len(exits) // 2) else []
+
+
 def _classify_failed(finding: Finding) -> None:
     """A job that ended with an exit code and left nothing else: its program, unless something killed it."""
     incident = finding.incident
     attempt = incident.attempt
-    signals = {b.state for b in incident.own if b.code in ("torch.rank_exit", "slurm.task_exit")}
-    killed = any("SIGKILL" in (s or "") or "Killed" in (s or "") for s in signals) or (attempt is not None and attempt.signal == 9)
+    exits = [b for b in incident.own if b.code in ("torch.rank_exit", "slurm.task_exit")]
+    killed = any(b.signal == 9 for b in _died_alone(incident)) or (attempt is not None and attempt.signal == 9)
     finding.root_role = "outcome"
-    if killed or attempt is None or not (attempt.exit_code or signals):
+    if killed or attempt is None or not (attempt.exit_code or exits):
         finding.class_id = "T24"
     else:
         finding.class_id, finding.layer = "T20", "user"
@@ -293,7 +304,7 @@ def _classify_loose(finding: Finding) -> None:
 
 def _manifestation(finding: Finding) -> str:
     incident = finding.incident
-    if finding.class_id == "none":
+    if finding.class_id in ("none", "T23"):
         return "none"
     if finding.class_id == "T22":
         return "fail_slow"
@@ -409,7 +420,7 @@ def _blamed_peers(finding: Finding, history: History) -> list[Suspect]:
     for burst in incident.own:
         if burst.peer and burst.code in ("nccl.remote_error", "nccl.ib_error", "torch.store"):
             host = history.topology.addresses.get(burst.peer, burst.peer)
-            if host != burst.host:
+            if host != burst.host and host not in LOCAL_NAMES:
                 blames[host] += 1
                 first.setdefault(host, burst)
     speakers = {b.host for b in incident.own if b.host}
@@ -423,20 +434,15 @@ def _blamed_peers(finding: Finding, history: History) -> list[Suspect]:
 def _first_ranks(finding: Finding, history: History) -> list[Suspect]:
     """The rank whose own trouble stands first in the output, where that trouble is of the finding's class."""
     own = [b for b in finding.incident.own if b.class_id == finding.class_id and b.rank is not None and b.role != "cascade"]
-    if finding.class_id == "T24":
-        own = [b for b in finding.incident.own if b.code in ("torch.rank_exit", "slurm.task_exit") and b.rank is not None and not _by_order(b)]
+    if finding.root_role == "outcome":
+        exits = [b for b in finding.incident.own if b.code in ("torch.rank_exit", "slurm.task_exit") and b.rank is not None]
+        own = _died_alone(finding.incident) or [b for b in exits if b.signal not in ASKED_SIGNALS]
     ranks = {b.rank for b in own}
-    if not own or (len(ranks) > 2 and finding.class_id in ("T13", "T11", "T14")):
+    if not own or (len(ranks) > 2 and (finding.class_id in ("T13", "T11", "T14") or finding.root_role == "outcome")):
         return []
     burst = min(own, key=lambda b: (b.source_id, b.line))
     host, device, rank = _placed(burst, finding, history)
     return [Suspect(host, device, rank, "suspect", 0.3, burst.message[:160], burst.code, burst, burst.source_id)]
-
-
-def _by_order(burst: Burst) -> bool:
-    """An exit that the launcher or the scheduler asked for (SIGTERM, SIGINT)."""
-    text = f"{burst.state or ''} {burst.message}"
-    return any(word in text for word in ("SIGTERM", "SIGINT", "Terminated", "exitcode  : -15", "exitcode  : -2"))
 
 
 def _find_victims(finding: Finding, history: History) -> None:

@@ -47,6 +47,8 @@ class Burst:
     duration_s: float | None = None
     severity: str | None = None
     state: str | None = None
+    signal: int | None = None
+    exit_code: int | None = None
 
     @property
     def start(self) -> int | None:

@@ -14,6 +14,7 @@ from parsers.hosts import fold, is_address, plausible
 GENERIC = {"dmesg", "kern", "kernel", "syslog", "messages", "journal", "journalctl", "sel", "ipmi", "slurmd", "system", "log", "logs", "console", "boot"}
 LOCAL_FAMILIES = {"kernel", "bmc", "fabric"}
 LOCAL_DIALECTS = {"slurmd"}
+DAEMON_DIALECTS = {"slurmd", "slurmctld"}
 DUMP_FOLDERS = {"flight", "flights", "dumps", "dump", "fr", "fr_traces", "flight_recorder", "traces", "nccl_trace", "stacks"}
 # slurm-8842.out, the name that sbatch gives by default; slurm-8842_3.out of an array
 _SBATCH = re.compile(r"^slurm-(\d{1,12}(?:_\d{1,9})?)(?:\.|$)")
@@ -59,6 +60,8 @@ class SourceView:
     @property
     def is_output(self) -> bool:
         """What a job printed or dumped."""
+        if self.dialects & DAEMON_DIALECTS:
+            return False
         return "training" in self.families or (bool(self.step_jobs) and "scheduler_log" not in self.families)
 
 

@@ -86,9 +86,15 @@ def of_attempt(attempt: Attempt, history: History, threshold: Threshold, window_
     _set_window(incident, history, threshold, window_s)
     if incident.low is not None and incident.high is not None:
         low, high = incident.low, incident.high
-        incident.around = [b for h in incident.hosts for b in history.on_host(h, low, high) if b.job_id in (None, attempt.job_id) and b not in own]
+        near = [b for h in incident.hosts for b in history.on_host(h, low, high) if b.job_id in (None, attempt.job_id) and b not in own]
+        incident.around = [b for b in near if not _is_stale_record(b, attempt)]
     incident.around += [b for h in incident.hosts for b in history.untimed_on(h) if b.job_id is None]
     return incident if _is_bad(incident, history) else None
+
+
+def _is_stale_record(burst: Burst, attempt: Attempt) -> bool:
+    """A scheduler's record of a host from before the attempt began says nothing of it."""
+    return burst.family == "scheduler" and attempt.start is not None and burst.last is not None and burst.last < attempt.start - MINUTE
 
 
 def _is_bad(incident: Incident, history: History) -> bool:

@@ -21,6 +21,7 @@ def lemons(
     incidents: pl.DataFrame,
     findings: pl.DataFrame,
     bursts: pl.DataFrame,
+    *,
     now: datetime,
     window: timedelta | None = None,
     top: int | None = None,

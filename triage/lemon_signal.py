@@ -7,6 +7,8 @@ from datetime import datetime, timedelta
 
 import polars as pl
 
+from triage.exposure import OUT_OF_SERVICE
+
 META = (
     "excl_jobid_count",
     "xid_cnt",
@@ -43,7 +45,7 @@ def meta(
     A signal scores when it reaches the fleet's percentile and the minimum (the rate: with so many failures). Exclusions alone score
     nothing: they did not go along with failure. Source: Meta, HPCA 2025; the thresholds are not published.
     """
-    out = host_states.filter(pl.col("state").str.contains("(?i)^(?:down|drain|fail)"))
+    out = host_states.filter(pl.col("state").str.contains(OUT_OF_SERVICE))
     xids = bursts.filter(pl.col("code").str.starts_with("xid."))
     parts = [
         xids.group_by("host").agg(xid_cnt=pl.col("code").n_unique()),

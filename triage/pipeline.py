@@ -263,7 +263,7 @@ def _burst(row: Mapping[str, Any], book: Rulebook) -> Burst:
     signature = book.signature_for(row["code"], row["severity"], row["state"], row["message"])
     names = (
         "burst_id", "code", "family", "role", "layer", "user_possible", "message", "source_id", "line", "count", "copies", "host", "device",
-        "timed", "job_id", "attempt", "rank", "peer", "duration_s", "severity", "state",
+        "timed", "job_id", "attempt", "rank", "peer", "duration_s", "severity", "state", "signal", "exit_code",
     )  # fmt: skip
     return Burst(
         **{n: row[n] for n in names},

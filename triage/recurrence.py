@@ -91,6 +91,7 @@ def build(
     incidents: pl.DataFrame,
     findings: pl.DataFrame,
     bursts: pl.DataFrame,
+    *,
     now: datetime,
     window: timedelta | None = None,
     params: Params | None = None,

@@ -10,8 +10,11 @@ import polars as pl
 from triage import exposure, job_failure, productive, retry
 from triage.exposure import Burn
 from triage.job_failure import Windows
-from triage.propagation import SILENT, propagation
+from triage.propagation import propagation
 from triage.reliability import availability, ettr_v1, mtbe_h, poisson_interval
+
+
+NO_ERRORS = ("slurm.job_start", "slurm.job_end")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,7 @@ def stats(
     findings: pl.DataFrame,
     coverage: pl.DataFrame,
     events: pl.DataFrame,
+    *,
     now: datetime,
     params: Params | None = None,
 ) -> dict[str, object]:
@@ -43,6 +47,7 @@ def stats(
     """
     params = params or Params()
     since = params.since or first_stamp(jobs, bursts, coverage, now)
+    outages = exposure.outages(host_states, job_hosts)
     table = exposure.by_host(jobs, job_hosts, host_states, hosts, coverage, since, now, params.burn)
     logged = exposure.logged_hours(coverage, since, now)
     seen = bursts.filter((pl.col("first") >= since) & (pl.col("first") <= now))
@@ -57,10 +62,10 @@ def stats(
     return {
         "exposure": exposure.fleet(table, logged, since, now),
         "by_code": by_code(seen, table, logged, (now - since).total_seconds() / 3600.0),
-        "by_class": by_class(story, findings, host_states, hosts),
+        "by_class": by_class(story, findings, outages),
         "rates": rates,
         "mttf": job_failure.mttf_by_size(labels, steady(rates), now),
-        "availability": available(host_states, table, labels, since, now),
+        "availability": available(outages, table, labels, since, now),
         "job_failure_by_code": job_failure.by_code(lately, met, seen, params.windows),
         "propagation": propagation(seen, params.propagation_s),
         "ettr": productive.ettr(rows, spans) | {"expected_v1": _expected(labels, steady(rates))},
@@ -91,7 +96,7 @@ def by_code(bursts: pl.DataFrame, table: pl.DataFrame, logged: float, period: fl
     Codes of the scheduler and of training are held against the hours of the whole period, the others against the hours with a kernel
     log, where there is one (`logged`). Facts, recoveries and noise are left out.
     """
-    live = bursts.filter(~pl.col("role").fill_null("root").is_in([*SILENT[:2], "noise"]))
+    live = bursts.filter(~pl.col("role").fill_null("root").is_in(["fact", "recovery", "noise"]) & ~pl.col("code").is_in(NO_ERRORS))
     length = (pl.col("last") - pl.col("first")).dt.total_microseconds() / 1e6
     gpu = pl.concat_str("host", "device", separator=" ")
     sums = (
@@ -138,14 +143,14 @@ def _code(row: dict[str, object], hours: Hours) -> dict[str, object]:
     }
 
 
-def by_class(incidents: pl.DataFrame, findings: pl.DataFrame, host_states: pl.DataFrame, hosts: pl.DataFrame) -> list[dict[str, object]]:
+def by_class(incidents: pl.DataFrame, findings: pl.DataFrame, outages: pl.DataFrame) -> list[dict[str, object]]:
     """Incidents per class by count, GPU-hours lost, jobs, hosts at fault and the host-hours that these were out afterwards."""
     named = findings.filter(pl.col("role").is_in(["culprit", "suspect"]) & pl.col("host").is_not_null()).select(
         "incident_id", "host", "role"
     )
     rows = incidents.select("incident_id", "class", "start", "end", "job_id", "gpu_hours_lost")
     guilty = rows.join(named.unique(["incident_id", "host"]), on="incident_id")
-    out = guilty.join(_outages(host_states), on="host").filter(
+    out = guilty.join(_closed(outages), on="host").filter(
         (pl.col("from") >= pl.col("start") - pl.duration(minutes=10))
         & (pl.col("from") <= pl.coalesce("end", "start") + pl.duration(hours=1))
     )
@@ -164,28 +169,27 @@ def by_class(incidents: pl.DataFrame, findings: pl.DataFrame, host_states: pl.Da
     return table.with_columns(**share).sort(["incidents", "class"], descending=[True, False]).to_dicts()
 
 
-def _outages(host_states: pl.DataFrame) -> pl.DataFrame:
-    """Closed intervals in which a host was down or drained: host, from, hours."""
-    out = host_states.filter(pl.col("state").str.contains("(?i)^(?:down|drain|fail)") & pl.col("end").is_not_null())
+def _closed(outages: pl.DataFrame) -> pl.DataFrame:
+    """Outages that ended: host, from, hours."""
     hours = (pl.col("end") - pl.col("start")).dt.total_microseconds() / 3.6e9
-    return out.select("host", pl.col("start").alias("from"), hours=hours).drop_nulls().filter(pl.col("hours") > 0)
+    return outages.select("host", pl.col("start").alias("from"), hours=hours).drop_nulls().filter(pl.col("hours") > 0)
 
 
 def available(
-    host_states: pl.DataFrame, table: pl.DataFrame, labels: pl.DataFrame, since: datetime, until: datetime
+    outages: pl.DataFrame, table: pl.DataFrame, labels: pl.DataFrame, since: datetime, until: datetime
 ) -> dict[str, float | int | None]:
     """Host availability: measured from out-of-service time, and MTBF / (MTBF + MTTR) from failures and closed outages (Delta)."""
     period = (until - since).total_seconds() / 86400.0 * table.height
-    outages = _outages(host_states).filter((pl.col("from") >= since) & (pl.col("from") <= until))
-    mean = outages["hours"].mean()
+    closed = _closed(outages).filter((pl.col("from") >= since) & (pl.col("from") <= until))
+    mean = closed["hours"].mean()
     mttr = float(mean) if isinstance(mean, int | float) else None
     failures = labels.filter(pl.col("infra")).height
     mtbf = float(table["allocated_days"].sum()) * 24.0 / failures if failures else None
     return {
-        "measured": 1.0 - float(table["out_days"].sum()) / period if period > 0 and host_states.height else None,
+        "measured": 1.0 - float(table["out_days"].sum()) / period if period > 0 and outages.height else None,
         "mtbf_host_h": mtbf,
         "mttr_h": mttr,
-        "outages": outages.height,
+        "outages": closed.height,
         "from_mtbf": availability(mtbf, mttr) if mtbf and mttr is not None else None,
     }
 

@@ -68,7 +68,7 @@ VIEWS = (
 OWNERSHIP = (
     "UPDATE sources SET host = o.host, host_from = o.host_from, job_id = o.job_id, job_from = o.job_from FROM owners o WHERE sources.source_id = o.source_id",
     """UPDATE events SET host = o.host, host_from = o.host_from FROM owners o WHERE events.source_id = o.source_id
-        AND (events.host IS NULL OR events.host_from <> 'line')""",
+        AND (events.host IS NULL OR events.host_from <> 'line') AND events.family <> 'scheduler'""",
     """UPDATE events SET job_id = o.job_id, job_from = o.job_from FROM owners o WHERE events.source_id = o.source_id
         AND (events.job_id IS NULL OR events.job_from <> 'text')""",
     "UPDATE rank_records SET host = o.host FROM owners o WHERE rank_records.source_id = o.source_id AND rank_records.host IS NULL",

@@ -64,3 +64,14 @@ def test_host_days_need_a_kernel_log() -> None:
     assert total["out_host_days"] == pytest.approx(1)
     assert total["logged_hours"] == pytest.approx(120)
     assert total["gpus"] == 24
+
+
+def test_an_open_outage_ends_with_the_next_job_or_state() -> None:
+    rows: list[dict[str, object]] = [
+        {"host": "b", "state": "down", "start": at(3)},
+        {"host": "a", "state": "down", "start": at(4)},
+        {"host": "a", "state": "idle", "start": at(4.5)},
+        {"host": "c", "state": "drain", "start": at(1)},
+    ]
+    ends = {(h, e) for h, _, _, e in exposure.outages(frame("host_states", rows), JOB_HOSTS).iter_rows()}
+    assert ends == {("b", at(5)), ("a", at(4.5)), ("c", None)}
