@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 import polars as pl
 
-from triage.exposure import Burn, burn_in, first_seen
+from triage.exposure import Burn, burn_in, first_seen, recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def charges(
     """One row per incident and accused host.
 
     Columns: incident_id, host, ts, weight (0 to 1), discount (reason of weight 0, else null), role, class, code, device, job_id,
-    attempt, user, nodes. Without any job record every incident of a host counts.
+    attempt, user, nodes. Outside the time that scheduler records span every incident of a host counts.
     """
     rows = _accused(jobs, incidents, findings)
     rows = rows.with_columns(
@@ -127,11 +127,13 @@ def _accused(jobs: pl.DataFrame, incidents: pl.DataFrame, findings: pl.DataFrame
 
 
 def _broke(jobs: pl.DataFrame) -> pl.Expr:
-    if not jobs.height:
-        return pl.lit(True)
+    """True where a job broke, and where no scheduler record could have told."""
+    span = recorded(jobs)
+    blind = pl.lit(True) if span is None else ~pl.col("ts").is_between(span[0], span[1])
     several = pl.col("jobs").list.len().fill_null(0) > 0
     lone = pl.col("job_id").is_not_null() & (pl.col("state").fill_null("") != "COMPLETED")
-    return pl.when(pl.col("kind") == "job").then(lone).otherwise(lone | (several & pl.col("state").is_null()))
+    idle = pl.col("job_id").is_null() & blind
+    return pl.when(pl.col("kind") == "job").then(lone | idle).otherwise(lone | (several & pl.col("state").is_null()) | idle)
 
 
 def _by_operator(rows: pl.DataFrame, host_states: pl.DataFrame, blame: Blame) -> pl.Series:

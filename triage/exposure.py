@@ -37,6 +37,24 @@ def union_days(intervals: pl.DataFrame, since: datetime, until: datetime) -> pl.
     return inside.select("host", length.alias("days")).group_by("host", maintain_order=True).agg(pl.col("days").sum())
 
 
+def recorded(jobs: pl.DataFrame) -> tuple[datetime, datetime] | None:
+    """First start and last end of what the scheduler recorded; outside of it nothing tells which hosts were allocated."""
+    known = jobs.filter((pl.col("known_from").fill_null("scheduler") != "output") & pl.col("start").is_not_null())
+    first, last = known["start"].min(), known["end"].max()
+    if not isinstance(first, datetime):
+        return None
+    return first, datetime.max if known["end"].null_count() or not isinstance(last, datetime) else last
+
+
+def unrecorded_days(jobs: pl.DataFrame, since: datetime, until: datetime) -> float:
+    """Days of [since, until] that no scheduler record reaches."""
+    whole = max(0.0, (until - since) / timedelta(days=1))
+    span = recorded(jobs)
+    if span is None:
+        return whole
+    return whole - max(0.0, (min(span[1], until) - max(span[0], since)) / timedelta(days=1))
+
+
 def first_seen(job_hosts: pl.DataFrame, host_states: pl.DataFrame, coverage: pl.DataFrame | None = None) -> pl.DataFrame:
     """host, seen: the first time at which any record knows the host."""
     parts = [job_hosts.select("host", seen="start"), host_states.select("host", seen="start")]

@@ -32,7 +32,7 @@ def lemons(
     window = window or params.window
     charged = blaming.charges(jobs, job_hosts, host_states, hosts, incidents, findings, params.blame, params.burn)
     charged = charged.filter(pl.col("ts") <= now)
-    counts = measure(job_hosts, host_states, hosts, bursts, charged, now, window, params)
+    counts = measure(jobs, job_hosts, host_states, hosts, bursts, charged, now, window, params)
     table = recurrence.sort("place").head(top) if top is not None else recurrence.sort("place")
     return {
         "window": {"since": _stamp(now - window), "until": _stamp(now), "days": window / timedelta(days=1)},

@@ -17,7 +17,7 @@ import polars as pl
 from triage import blame as blaming
 from triage import lemon_signal, reference, second_opinion, shrinkage
 from triage.blame import Blame
-from triage.exposure import Burn, burn_in, clip, first_seen, overlap, union_days
+from triage.exposure import Burn, burn_in, clip, first_seen, overlap, union_days, unrecorded_days
 from triage.schema import TABLES
 
 
@@ -107,7 +107,7 @@ def build(
     charged = charged.filter(pl.col("ts") <= now)
     episodes = blaming.episodes(charged, params.blame)
     recent = blaming.inside_window(charged, now, window)
-    counts = measure(job_hosts, host_states, hosts, bursts, charged, now, window, params)
+    counts = measure(jobs, job_hosts, host_states, hosts, bursts, charged, now, window, params)
     table = _rated(counts, hosts, clip(job_hosts, now - window, now), recent, params)
     table = table.join(_signals(table, jobs, job_hosts, host_states, bursts, charged, episodes, now, window, exclusions, params), on="host")
     opinions = second_opinion.opinions if params.second_opinion else _no_opinion
@@ -117,6 +117,7 @@ def build(
 
 
 def measure(
+    jobs: pl.DataFrame,
     job_hosts: pl.DataFrame,
     host_states: pl.DataFrame,
     hosts: pl.DataFrame,
@@ -126,7 +127,10 @@ def measure(
     window: timedelta,
     params: Params,
 ) -> pl.DataFrame:
-    """host, count (weighted episodes), failures (episodes of weight), fail_days, days (of exposure) inside the window."""
+    """host, count (weighted episodes), failures (episodes of weight), fail_days, days (of exposure) inside the window.
+
+    Exposure: allocated days, and all days that no scheduler record reaches.
+    """
     since = now - window
     known = [frame["host"] for frame in (hosts, job_hosts, host_states, charged, bursts)]
     names = pl.concat(known).drop_nulls().unique().sort().to_frame("host")
@@ -138,22 +142,22 @@ def measure(
         fail_days=pl.col("ts").filter(heavy).dt.date().n_unique().cast(pl.Int64),
     )
     table = names.join(counts, on="host", how="left").with_columns(pl.col("count", "failures", "fail_days").fill_null(0))
-    if not job_hosts.height:
-        return table.with_columns(days=pl.lit(_span_days(charged, bursts, since, now)))
+    blind = unrecorded_days(jobs, _first(charged, bursts, since, now), now)
     new = burn_in(first_seen(job_hosts, host_states), params.burn)
     days = union_days(job_hosts, since, now).join(
         union_days(overlap(job_hosts, new), since, now).rename({"days": "early"}), on="host", how="left"
     )
-    table = table.join(days, on="host", how="left").with_columns(days=pl.col("days").fill_null(0.0) - pl.col("early").fill_null(0.0))
+    table = table.join(days, on="host", how="left").with_columns(
+        days=pl.col("days").fill_null(0.0) - pl.col("early").fill_null(0.0) + blind
+    )
     floor = pl.when(pl.col("count") > 0).then(params.least_days).otherwise(0.0)
     return table.with_columns(days=pl.max_horizontal("days", floor)).drop("early")
 
 
-def _span_days(charged: pl.DataFrame, bursts: pl.DataFrame, since: datetime, now: datetime) -> float:
-    """Days of the window that the data reaches, for a fleet without job records."""
+def _first(charged: pl.DataFrame, bursts: pl.DataFrame, since: datetime, now: datetime) -> datetime:
+    """The first stamp of any fault inside the window: without job records the data begins there."""
     starts = [t for t in (charged["ts"].min(), bursts["first"].min()) if isinstance(t, datetime)]
-    first = max(since, min(starts, default=since))
-    return max((now - first).total_seconds() / 86400.0, 1.0)
+    return min(max(since, min(starts, default=since)), now)
 
 
 def _rated(counts: pl.DataFrame, hosts: pl.DataFrame, job_hosts: pl.DataFrame, recent: pl.DataFrame, params: Params) -> pl.DataFrame:
@@ -257,7 +261,7 @@ def _why(row: dict[str, object], codes: list[tuple[str, int]], spared: list[tupl
     lines = []
     count, days = float(str(row["count"])), float(str(row["days"]))
     if count:
-        lines.append(f"{row['failures']} failures on {row['fail_days']} days in {days:.1f} allocated host-days (weight {count:.2g})")
+        lines.append(f"{row['failures']} failures on {row['fail_days']} days in {days:.1f} host-days (weight {count:.2g})")
         against = float(str(row["reference"]))
         lines.append(
             f"{1000 * float(str(row['rate'])):.1f} per 1,000 host-days [{1000 * float(str(row['low'])):.1f}, "

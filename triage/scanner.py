@@ -157,7 +157,7 @@ class Scanner:
         whole = b"".join(_blocks(first, stream, self.block, hasher, DOCUMENT_LIMIT))
         out.size, out.lines = len(whole), whole.count(b"\n") + (not whole.endswith(b"\n"))
         out.needle_lines = 1
-        out.claims = [Claim(dialect.name, record) for record in _guarded(dialect.name, dialect.parse(Document(name, whole)), 1)]
+        out.claims = [Claim(dialect.name, record) for record in _guarded(dialect.name, lambda: dialect.parse(Document(name, whole)), 1)]
 
 
 def _fill(stream: IO[bytes], size: int) -> bytes:
@@ -186,10 +186,10 @@ def _refuse_binary(first: bytes) -> None:
         raise UnknownKind("binary data of no known kind")
 
 
-def _guarded(dialect: str, records: Iterable[Record], line: int) -> Iterator[Record]:
+def _guarded(dialect: str, read: Callable[[], Iterable[Record]], line: int) -> Iterator[Record]:
     """A dialect's own failure costs one reject, never the file."""
     try:
-        yield from records
+        yield from read()
     except Exception as error:
         yield Reject(line, f"{dialect} failed: {type(error).__name__}: {error}")
 
@@ -292,7 +292,7 @@ class _Pass:
             return self.section is not None
         if not isinstance(dialect, LineDialect):
             return False
-        records = list(_guarded(dialect.name, dialect.parse(window), line.number))
+        records = list(_guarded(dialect.name, lambda: dialect.parse(window), line.number))
         self._keep(dialect.name, records, line)
         return bool(records)
 
@@ -332,7 +332,7 @@ class _Pass:
         if self.section:
             section, self.section = self.section, None
             empty = Line(self.number, "", "")
-            self._keep(self.section_name, _guarded(self.section_name, section.close(), self.number), empty)
+            self._keep(self.section_name, _guarded(self.section_name, section.close, self.number), empty)
 
     def _sample(self, begin: int, stop: int) -> None:
         """Peel the first lines of the file and one line each 256 KiB."""
@@ -378,7 +378,8 @@ def _fill_from(event: Event, line: Line) -> None:
         event.ts_quality = line.quality if line.quality == "year_inferred" else type(line.quality).EXACT
     if event.boot_s is None:
         event.boot_s = line.boot_s
-    event.host = event.host or line.host
+    if event.host is None:  # "" says: about no host, whatever the frame prints
+        event.host = line.host
     event.rank = line.rank if event.rank is None else event.rank
 
 

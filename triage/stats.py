@@ -13,7 +13,6 @@ from triage.job_failure import Windows
 from triage.propagation import propagation
 from triage.reliability import availability, ettr_v1, mtbe_h, poisson_interval
 
-
 NO_ERRORS = ("slurm.job_start", "slurm.job_end")
 
 

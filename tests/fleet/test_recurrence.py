@@ -192,3 +192,34 @@ def test_the_answer_has_its_keys() -> None:
     assert len(hosts) == 3
     assert {"rank", "host", "score", "interval", "lemon", "strikes", "signals", "why", "next"} <= hosts[0].keys()
     json.dumps(out, allow_nan=False)
+
+
+def test_kernel_logs_alone_are_ranked_over_the_time_that_they_span() -> None:
+    incidents: list[dict[str, object]] = []
+    findings: list[dict[str, object]] = []
+    days = [("h05", d) for d in (1, 6, 11, 17, 23)] + [("h02", 5), ("h03", 0)]
+    for number, (host, day) in enumerate(days):
+        told: dict[str, object] = {"incident_id": f"i{number}", "kind": "host", "start": at(day), "class": "T04", "layer": "gpu"}
+        incidents.append(told)
+        findings.append({"incident_id": f"i{number}", "place": 1, "host": host, "role": "culprit", "code": "xid.79"})
+    hosts: list[dict[str, object]] = [{"host": f"h{i:02d}"} for i in range(12)]
+    frames = {name: frame(name, []) for name in NAMES}
+    frames |= {"hosts": frame("hosts", hosts), "incidents": frame("incidents", incidents), "findings": frame("findings", findings)}
+    table = recurrence.build(*[frames[n] for n in NAMES], now=at(28))
+    assert table.filter("lemon")["host"].to_list() == ["h05"]
+    assert "28.0 host-days" in table.row(0, named=True)["why"][0]
+
+
+def test_faults_outside_the_scheduler_records_count_by_the_day() -> None:
+    fleet = Fleet(12)
+    for span in (*fleet.jobs, *fleet.job_hosts):
+        span["start"] = at(26)
+    for number, day in enumerate((2, 7, 12, 18, 23, 27)):
+        key = f"k{number}"
+        fleet.incidents.append({"incident_id": key, "kind": "host", "start": at(day), "class": "T04", "layer": "gpu"})
+        fleet.findings.append({"incident_id": key, "place": 1, "host": "h05", "role": "culprit", "code": "xid.79"})
+    told = row(fleet.ranked(), "h05")
+    signals = json.loads(str(told["signals"]))
+    assert told["lemon"]
+    assert signals["failures"] == 5
+    assert signals["exposure_days"] == pytest.approx(26, abs=0.1)
