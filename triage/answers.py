@@ -5,7 +5,6 @@ One model for text, JSON, Markdown, HTML and chat; the keys are the machine cont
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from triage import spares
 from triage.decisions import Decision, summary_of
 from triage.evidence import rows_of
 from triage.history import History
+from triage.identity import UNKNOWN_JOB
 from triage.jobs import Attempt
 from triage.moments import MINUTE, iso
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 SCHEMA = 1
 MAX_EVIDENCE, MAX_MISSING, MAX_OTHERS = 40, 8, 50
 GRAVITY = ("T01", "T04", "T05", "T06", "T15", "T16", "T07", "T10", "T12", "T17", "T13", "T14", "T02", "T03", "T11", "T18", "T21", "T24", "T22")
+Fill = dict[str, str | None]
+BLANKS = {"host": "host", "device": "GPU", "job": "job", "exclude": "hosts to leave out", "spare": "spare"}
 SILENT = {"class": "none", "symptom": None, "manifestation": "none", "layer": "unknown", "action": "none", "confidence": "probable"}
 
 
@@ -85,10 +87,10 @@ def _order(decision: Decision) -> tuple[object, ...]:
     return (live, job_failed, trouble, ended, gravity, incident.end or incident.start or 0)
 
 
-def answer(analysis: Analysis, book: Rulebook, asked: Question, rejects: int, nothing_read: bool = False) -> dict[str, Any]:
-    """The whole answer, ready for JSON."""
+def answer(analysis: Analysis, book: Rulebook, asked: Question, rejects: int, nothing_read: bool = False, chosen: Decision | None = None) -> dict[str, Any]:
+    """The whole answer, ready for JSON; `chosen` answers where the incident was named."""
     history = analysis.history
-    decision = choose(analysis, asked)
+    decision = chosen or choose(analysis, asked)
     if decision is None:
         return _quiet(analysis, asked, rejects, nothing_read)
     finding = decision.finding
@@ -239,23 +241,24 @@ def missing(decision: Decision, history: History, book: Rulebook) -> list[dict[s
     return _distinct([*own_first, *extra, *rest])
 
 
-def _kernel_log(host: str, suspected: bool, fill: dict[str, str]) -> dict[str, str]:
+def _kernel_log(host: str, suspected: bool, fill: Fill) -> dict[str, str]:
     why = "it is suspected and its own log is not here: silence says nothing" if suspected else "would rule out a second fault"
     values = {**fill, "host": host}
     command = filled("ssh {host} journalctl -k --utc --since {from} --until {to} -o short-iso-precise > {host}.kern.log", values, True)
-    return {"what": f"kernel log of {host} for {fill['from'][11:16]}-{fill['to'][11:16]}Z", "why": why, "command": command}
+    span_text = f" for {fill['from'][11:16]}-{fill['to'][11:16]}Z" if fill["from"] and fill["to"] else ""
+    return {"what": f"kernel log of {host}{span_text}", "why": why, "command": command}
 
 
-def _have(what: str, finding: Any, history: History, fill: dict[str, str]) -> bool:
+def _have(what: str, finding: Any, history: History, fill: Fill) -> bool:
     """Whether a thing to collect is here already."""
     text = what.lower()
     if "kernel log" in text:
         host, incident = fill["host"], finding.incident
         low = incident.start or incident.low or 0
-        return history.covered(host, "kernel", low - 10 * MINUTE, (incident.end or low) + 10 * MINUTE) or "<" in host
+        return host is None or history.covered(host, "kernel", low - 10 * MINUTE, (incident.end or low) + 10 * MINUTE)
     if "flight-recorder" in text:
         return finding.hang is not None and not finding.hang.missing
-    return "sel" in text.split() and (fill["host"], "bmc") in history.spans
+    return "sel" in text and (fill["host"], "bmc") in history.spans
 
 
 def _distinct(rows: list[dict[str, str]]) -> list[dict[str, str]]:
@@ -263,25 +266,30 @@ def _distinct(rows: list[dict[str, str]]) -> list[dict[str, str]]:
     return [r for r in rows if not (r["what"] in seen or seen.add(r["what"]))]  # type: ignore[func-returns-value]
 
 
-def fill_of(decision: Decision, history: History) -> dict[str, str]:
-    """Values for the templates of rules; what is not known stays a visible blank."""
+def fill_of(decision: Decision, history: History) -> Fill:
+    """Values for the templates of rules; None for what is not known."""
     finding, incident = decision.finding, decision.finding.incident
     suspect = finding.suspects[0] if finding.suspects else None
     start = incident.start if incident.start is not None else history.now
     end = incident.end if incident.end is not None else start
     low, high = (None if start is None else start - 15 * MINUTE), (None if end is None else end + 10 * MINUTE)
-    lost = finding.lost[0] if finding.lost else None
-    some = incident.hosts[0] if incident.hosts else None
+    suspected = (suspect.host if suspect else None) or (finding.lost[0] if finding.lost else None)
     return {
-        "host": (suspect.host if suspect else None) or lost or some or "<host>",
-        "device": (suspect.device if suspect else None) or "<gpu>",
-        "job": incident.attempt.job_id if incident.attempt else "<job>",
+        "host": suspected or (incident.hosts[0] if incident.hosts and not incident.attempt else None),
+        "device": suspect.device if suspect else None,
+        "job": incident.attempt.job_id if incident.attempt and not incident.attempt.job_id.startswith(UNKNOWN_JOB) else None,
         "reason": _reason(decision),
-        "from": (iso(low) or "<from>")[:19].replace("T", " "),
-        "to": (iso(high) or "<to>")[:19].replace("T", " "),
-        "spare": "<spare>",
-        "exclude": ",".join(sorted({s.host for s in finding.suspects if s.host})) or "<host>",
+        "from": _shell_time(low),
+        "to": _shell_time(high),
+        "spare": None,
+        "exclude": ",".join(sorted({s.host for s in finding.suspects if s.host})) or None,
     }
+
+
+def _shell_time(ts: int | None) -> str | None:
+    """A time as journalctl reads it."""
+    text = iso(ts)
+    return text[:19].replace("T", " ") if text else None
 
 
 def _reason(decision: Decision) -> str:
@@ -292,11 +300,15 @@ def _reason(decision: Decision) -> str:
     return f"{code}{device} {when} triage:{decision.rule.id}".strip()
 
 
-def filled(template: str, values: dict[str, str], quote: bool) -> str:
-    """A template with its values, each quoted for a shell where it needs it."""
+def filled(template: str, values: Fill, quote: bool) -> str:
+    """A template with its values: quoted for a shell, or as prose; what is not known stays a visible blank."""
+    from triage.rulebook import fill
+
+    if quote:
+        return fill(template, values)
     text = template
     for name, value in values.items():
-        text = text.replace("{" + name + "}", shlex.quote(value) if quote and not value.startswith("<") else value)
+        text = text.replace("{" + name + "}", value if value is not None else f"the {BLANKS.get(name, name)}")
     return text
 
 
@@ -311,10 +323,8 @@ def commands_of(decision: Decision, book: Rulebook, offered: Sequence[spares.Spa
     for command in action.commands:
         if command.command.startswith("kubectl") != kubernetes and _is_scheduler(command.command):
             continue
-        text = filled(command.command, fill, True)
-        blank = "<host>" in text or "<job>" in text or "<gpu>" in text
-        if not blank or not action.isolating:
-            rows.append({"what": filled(command.what, fill, False), "command": text})
+        if all(fill[name] is not None for name in fill if "{" + name + "}" in command.command):
+            rows.append({"what": filled(command.what, fill, False), "command": filled(command.command, fill, True)})
     return rows
 
 

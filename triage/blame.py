@@ -63,37 +63,44 @@ PROGRAM = "a code that programs raise, and it does not follow the host over user
 BURN_IN = "burn-in of a new host"
 
 
-def charges(
-    jobs: pl.DataFrame,
-    job_hosts: pl.DataFrame,
-    host_states: pl.DataFrame,
-    hosts: pl.DataFrame,
-    incidents: pl.DataFrame,
-    findings: pl.DataFrame,
-    blame: Blame,
-    burn: Burn,
-) -> pl.DataFrame:
+@dataclass(frozen=True, slots=True)
+class Records:
+    """The tables that the ranking reads, whole."""
+
+    jobs: pl.DataFrame
+    job_hosts: pl.DataFrame
+    host_states: pl.DataFrame
+    hosts: pl.DataFrame
+    incidents: pl.DataFrame
+    findings: pl.DataFrame
+    bursts: pl.DataFrame
+
+
+def charges(records: Records, blame: Blame, burn: Burn) -> pl.DataFrame:
     """One row per incident and accused host.
 
     Columns: incident_id, host, ts, weight (0 to 1), discount (reason of weight 0, else null), role, class, code, device, job_id,
     attempt, user, nodes. Outside the time that scheduler records span every incident of a host counts.
     """
-    rows = _accused(jobs, incidents, findings)
+    rows = _accused(records.jobs, records.incidents, records.findings)
     rows = rows.with_columns(
-        operator=_by_operator(rows, host_states, blame),
+        operator=_by_operator(rows, records.host_states, blame),
         follows=_follows(rows, blame),
-        new=_inside(rows, burn_in(first_seen(job_hosts, host_states), burn)),
-        broke=_broke(jobs),
+        new=_inside(rows, burn_in(first_seen(records.job_hosts, records.host_states), burn)),
+        broke=_broke(records.jobs, rows["ts"].max()),
     )
     rows = rows.with_columns(discount=_discount(blame)).with_columns(weight=_weight(blame))
-    rows = _at_once(rows, hosts, blame)
+    rows = _at_once(rows, records.hosts, blame)
     return rows.select(
         "incident_id", "host", "ts", "weight", "discount", "role", "class", "code", "device", "job_id", "attempt", "user", "nodes"
     ).sort("host", "ts", "incident_id")
 
 
 def episodes(rows: pl.DataFrame, blame: Blame) -> pl.DataFrame:
-    """Counted charges of a host with gaps of at most `episode_h` as one row: host, ts, weight (the largest), incidents, code, class."""
+    """Counted charges of a host with gaps of at most `episode_h` as one row.
+
+    Columns: host, ts (of the first), weight (the largest), incidents, code, device, class.
+    """
     counted = rows.filter(pl.col("weight") > 0).sort("host", "ts")
     gap = pl.col("ts") - pl.col("ts").shift().over("host")
     first = gap.is_null() | (gap > timedelta(hours=blame.episode_h))
@@ -104,6 +111,7 @@ def episodes(rows: pl.DataFrame, blame: Blame) -> pl.DataFrame:
         pl.col("weight").max(),
         incidents=pl.col("incident_id").n_unique(),
         code=pl.col("code").drop_nulls().first(),
+        device=pl.col("device").drop_nulls().first(),
         **{"class": pl.col("class").first()},
     ).drop("number")
 
@@ -117,7 +125,8 @@ def _accused(jobs: pl.DataFrame, incidents: pl.DataFrame, findings: pl.DataFrame
     """Incident and job joined to each accused host; its best finding stands for it."""
     named = findings.filter(pl.col("role").is_in(["culprit", "suspect"]) & pl.col("host").is_not_null()).sort("incident_id", "place")
     best = named.unique(["incident_id", "host"], keep="first", maintain_order=True)
-    roles = best.group_by("incident_id").agg(named=pl.len(), culprits=(pl.col("role") == "culprit").sum())
+    guilty = (pl.col("role") == "culprit").sum()
+    roles = best.group_by("incident_id").agg(culprits=guilty, named=pl.when(guilty > 0).then(guilty).otherwise(pl.len()))
     story = incidents.select("incident_id", "kind", "layer", "confidence", "start", "job_id", "attempt", "jobs", cause="class")
     known = jobs.select("job_id", "attempt", "state", "user", "nodes", "failed_host").unique(["job_id", "attempt"])
     rows = best.select("incident_id", "host", "role", "code", "device").join(story, on="incident_id").join(roles, on="incident_id")
@@ -126,9 +135,9 @@ def _accused(jobs: pl.DataFrame, incidents: pl.DataFrame, findings: pl.DataFrame
     return rows.filter((pl.col("culprits") == 0) | (pl.col("role") == "culprit")).drop_nulls("ts")
 
 
-def _broke(jobs: pl.DataFrame) -> pl.Expr:
+def _broke(jobs: pl.DataFrame, latest: object) -> pl.Expr:
     """True where a job broke, and where no scheduler record could have told."""
-    span = recorded(jobs)
+    span = recorded(jobs, latest if isinstance(latest, datetime) else None)
     blind = pl.lit(True) if span is None else ~pl.col("ts").is_between(span[0], span[1])
     several = pl.col("jobs").list.len().fill_null(0) > 0
     lone = pl.col("job_id").is_not_null() & (pl.col("state").fill_null("") != "COMPLETED")

@@ -61,7 +61,7 @@ def _grouped(events: pl.DataFrame, gap_s: float) -> pl.DataFrame:
     numbered = ordered.with_columns(starts.fill_null(True).cum_sum().alias("burst"))
     per_source = numbered.group_by("burst", "source_id").agg(pl.col("repeats").sum().alias("lines"))
     copies = per_source.group_by("burst").agg(pl.col("lines").max().alias("count"), pl.len().alias("copies"))
-    firsts = [pl.col(c).first() for c in (*KEY, "family", "message", "source_id")]
+    firsts = [pl.col(c).first() for c in (*KEY, "family", "message", "source_id", "op", "seq")]
     bursts = numbered.group_by("burst", maintain_order=True).agg(
         *firsts,
         pl.col("event_id").first().alias("burst_id"),

@@ -1,62 +1,502 @@
-"""The command line: parse, call, print. Imports stay light until a command runs."""
+"""The command line: a command parses, calls, prints. Heavy imports wait until a command runs."""
 
 from __future__ import annotations
 
+import json
 import sys
-from pathlib import Path
-from typing import Annotated, Any
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None, help="Which host broke the job, and what to do. Reads logs; runs nothing.")
+from triage.faults import Fault
+
+T = TypeVar("T")
+
+if TYPE_CHECKING:
+    from triage.desk import Answer, Setup
+
+HELP = "Which host broke the job, and what to do: reads the logs that are there, runs nothing on a cluster."
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None, help=HELP)
+rules_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Check, list and explain the rules.")
+parsers_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List the dialects, or try them on a file.")
+app.add_typer(rules_app, name="rules")
+app.add_typer(parsers_app, name="parsers")
+
+
+class Format(StrEnum):
+    """text for people, json for programs."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class PageFormat(StrEnum):
+    """Formats of `now` and `report`."""
+
+    TEXT = "text"
+    JSON = "json"
+    MD = "md"
+    HTML = "html"
+    SLACK = "slack"
+    TICKET = "ticket"
+
+
+class FailOn(StrEnum):
+    """From when on `now` exits with 3: any incident, one that asks for an act, one that takes a host away."""
+
+    ANY = "any"
+    ACT = "act"
+    ISOLATE = "isolate"
+
+
+Paths = Annotated[list[str], typer.Argument(help="Files, folders, globs, archives, or - for standard input.", show_default=False)]
+Db = Annotated[str | None, typer.Option("--db", help="DuckDB file [default: triage.duckdb where one is needed].", show_default=False)]
+Rules = Annotated[str | None, typer.Option("--rules", help="Folder of site rules, laid over the shipped ones.", show_default=False)]
+Zone = Annotated[str | None, typer.Option("--tz", help="Zone of stamps that name none: Europe/Berlin or +02:00 [default: UTC].", show_default=False)]
+Form = Annotated[Format, typer.Option("--format", help="text or json.")]
+Job = Annotated[str | None, typer.Option("--job", help="Job id.", show_default=False)]
+At = Annotated[str | None, typer.Option("--at", help="The incident at this time: 2026-11-30T13:22:03Z.", show_default=False)]
+Window = Annotated[str | None, typer.Option("--window", help="90s, 15m, 8h, 28d.", show_default=False)]
+
+
+def _setup(db: str | None = None, rules: str | None = None, zone: str | None = None) -> Setup:
+    from triage.desk import Setup
+
+    return Setup(db, rules, zone)
+
+
+def _seconds(text: str | None) -> float | None:
+    from triage.moments import duration
+
+    return duration(text) if text else None
+
+
+def _print_json(data: object) -> None:
+    typer.echo(json.dumps(data, indent=1, ensure_ascii=True, default=str))
+
+
+def _emit(data: object, form: str, screen: Callable[[], str]) -> None:
+    if form == "json":
+        _print_json(data)
+    else:
+        typer.echo(screen())
+
+
+def _table(rows: list[Any], columns: Mapping[str, str], empty: str) -> str:
+    from triage.screens import table
+
+    return table(rows, columns) if rows else empty
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str, int], None] | None]:
+    """A bar on standard error when a terminal watches and the work lasts over a second; else nothing."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+
+    bar = Progress(TextColumn("reading"), BarColumn(pulse_style="cyan"), DownloadColumn(), TimeElapsedColumn(), transient=True)
+    began, task = time.monotonic(), bar.add_task("reading", total=None)
+
+    def advance(_path: str, size: int) -> None:
+        bar.update(task, advance=size)
+        if not bar.live.is_started and time.monotonic() - began > 1.0:
+            bar.start()
+
+    try:
+        yield advance
+    finally:
+        bar.stop()
 
 
 @app.command()
-def now(paths: Annotated[list[str], typer.Argument(help="files, folders, globs, archives, or - for standard input")],
-        job: Annotated[str | None, typer.Option()] = None,
-        format: Annotated[str, typer.Option()] = "text") -> None:
-    import json
-    from triage.pipeline import refresh, load, judge
-    from triage import ingest as I, sources
-    from triage.rulebook import load as load_rules
-    from triage.store import Store
+def now(
+    paths: Paths,
+    job: Job = None,
+    at: At = None,
+    window: Window = None,
+    db: Db = None,
+    rules: Rules = None,
+    tz: Zone = None,
+    form: Annotated[PageFormat, typer.Option("--format", help="text, json, md, html, slack or ticket.")] = PageFormat.TEXT,
+    explain: Annotated[bool, typer.Option("--explain", help="Show the decision rows that were tried, with the values that they saw.")] = False,
+    fail_on: Annotated[FailOn | None, typer.Option("--fail-on", help="Exit with 3 on any incident, one to act on, or one that takes a host away.", show_default=False)] = None,
+) -> None:
+    """The first-ten-minutes answer: which host, what to do now, how sure, what is missing."""
+    from triage import desk
+
+    with _progress() as progress:
+        answer = desk.now(_setup(db, rules, tz), paths, job, at, _seconds(window), progress)
+    _show(answer, form, explain)
+    if fail_on is not None and _reached(answer, fail_on):
+        raise typer.Exit(3)
+
+
+def _show(answer: Answer, form: PageFormat, explain: bool) -> None:
+    from triage.screens import tried_screen
+
+    decision = answer.decision
+    if form is PageFormat.JSON:
+        tried = [{"rule_id": t.rule_id, "feature": t.feature, "value": t.value, "wanted": t.wanted} for t in decision.tried] if decision and explain else None
+        _print_json(answer.data | ({"explain": {"tried": tried, "features": decision.finding.features}} if decision and explain else {}))
+        return
+    if form is PageFormat.TEXT:
+        typer.echo(_screen(answer))
+    else:
+        typer.echo(_page(answer, form))
+    if explain and decision is not None:
+        typer.echo("\n" + tried_screen(decision.tried, decision.finding.features))
+
+
+def _screen(answer: Answer) -> str:
+    from triage.screens import now_screen
+
+    titles = {name: row.title for name, row in answer.book.classes.items()}
+    sentence = ""
+    if answer.decision is not None:
+        from triage.answers import fill_of, filled
+
+        values = fill_of(answer.decision, answer.analysis.history) | {"reason": answer.decision.rule.reason}
+        sentence = filled(answer.book.action(answer.decision.action).sentence, values, quote=False)
+    skipped = answer.ingested.skipped if answer.ingested else []
+    notes = [f"Skipped {len(skipped)} file(s): " + "; ".join(f"{p}: {r}" for p, r in skipped[:3])] if skipped else []
+    if answer.data["rejects"]:
+        notes.append(f"{answer.data['rejects']} line(s) carry a needle and were not understood: triage ingest PATH --db F, then triage sql 'select * from rejects'")
+    return "\n".join([now_screen(answer.data, titles, sentence), *notes])
+
+
+def _page(answer: Answer, form: PageFormat) -> str:
+    from triage import reports
+
+    return reports.render(reports.report_of(answer.analysis, answer.decision, answer.book, answer.data), form.value)
+
+
+def _reached(answer: Answer, level: FailOn) -> bool:
+    decision = answer.decision
+    if decision is None or decision.finding.class_id in ("none", "T23"):
+        return False
+    if level is FailOn.ANY:
+        return True
+    acts = decision.action not in ("none", "monitor")
+    return acts if level is FailOn.ACT else answer.book.action(decision.action).isolating
+
+
+@app.command()
+def ingest(paths: Paths, db: Db = None, rules: Rules = None, tz: Zone = None, form: Form = Format.TEXT) -> None:
+    """Read logs into a database; the same files twice change nothing."""
+    from triage import desk
+
+    with _progress() as progress:
+        data = desk.ingest(_setup(db, rules, tz), paths, progress)
+    _emit(data, form, lambda: _ingest_screen(data))
+
+
+def _ingest_screen(data: Mapping[str, Any]) -> str:
+    from triage.screens import safe
+
+    columns = {"path": "file", "dialect": "dialects", "lines": "lines", "events": "events", "benign": "benign", "rejects": "rejects", "span": "span", "clock": "clock", "owner": "of"}
+    rows = [
+        {**s, "dialect": ",".join(s["dialects"]) or "-", "span": f"{(s['first_ts'] or '-')[:19]} .. {(s['last_ts'] or '-')[:19]}", "owner": s["host"] or (f"job {s['job_id']}" if s["job_id"] else "")}
+        for s in data["sources"]
+    ]
+    lines = [_table(rows, columns, "nothing new")]
+    lines.append(f"{len(data['sources'])} file(s) read, {data['unchanged']} unchanged, {data['events']} events, {data['rejects']} rejects, {data['seconds']:.1f} s -> {data['db']}")
+    lines += [f"skipped {safe(s['path'])}: {safe(s['reason'])}" for s in data["skipped"]]
+    return "\n".join(lines)
+
+
+@app.command()
+def incidents(db: Db = None, rules: Rules = None, form: Form = Format.TEXT) -> None:
+    """Every incident of the database, newest first."""
+    from triage import desk
+
+    data = desk.incidents(_setup(db, rules))
+    columns = {"id": "id", "when": "start", "class": "class", "action": "action", "confidence": "sure", "lost": "GPU-h", "summary": "what"}
+    rows = [{**i, "when": (i["start"] or "-")[:19], "lost": f"{i['gpu_hours_lost'] or 0:.1f}"} for i in data["incidents"]]
+    _emit(data, form, lambda: _table(rows, columns, "no incident"))
+
+
+@app.command()
+def report(
+    incident: Annotated[str | None, typer.Argument(help="Incident id; without one --job, --at or --last chooses.", show_default=False)] = None,
+    last: Annotated[bool, typer.Option("--last", help="The incident that `now` would answer with.")] = False,
+    job: Job = None,
+    at: At = None,
+    db: Db = None,
+    rules: Rules = None,
+    form: Annotated[PageFormat, typer.Option("--format", help="text, md, html, slack, ticket or json.")] = PageFormat.MD,
+    out: Annotated[str | None, typer.Option("--out", help="File to write; what people wrote between its markers is kept.", show_default=False)] = None,
+) -> None:
+    """A report of one incident to send: Markdown, HTML, chat, ticket or JSON."""
+    from triage import desk
     from triage.answers import Question, answer
-    book = load_rules()
-    families = {c: r.family for c, r in book.codes.items()}
-    with Store() as store:
-        found = sources.find(paths)
-        rep = I.ingest(store, found, I.Options(families))
-        refresh(store, book)
-        analysis = judge(load(store, book), book)
-        rejects = store.rows("SELECT count(*) AS n FROM rejects")[0]["n"]
-        print(json.dumps(answer(analysis, book, Question(job=job), rejects, not rep.sources), indent=1))
+
+    if incident is None and not (last or job or at):
+        raise Fault("name an incident, or --job ID, --at TIME or --last; see triage incidents")
+    with desk.opened(_setup(db, rules)) as opened:
+        from triage.moments import parse_time
+
+        analysis = opened.analysis
+        when = parse_time(at, analysis.history.now) if at else None
+        decision = desk.find_incident(analysis, incident, job, when)
+        rejects = int(opened.store.rows("SELECT count(*) AS n FROM rejects")[0]["n"])
+        data = answer(analysis, opened.book, Question(job, when), rejects, chosen=decision)
+    _write_report(desk.Answer(data, decision, analysis, opened.book), form, out)
+
+
+def _write_report(answer: Answer, form: PageFormat, out: str | None) -> None:
+    from pathlib import Path
+
+    from triage import reports
+
+    if form is PageFormat.TEXT:
+        typer.echo(_screen(answer))
+        return
+    model = reports.report_of(answer.analysis, answer.decision, answer.book, answer.data)
+    old = Path(out).read_text(encoding="utf-8") if out and Path(out).exists() else ""
+    text = reports.render(model, form.value, old)
+    if out is None:
+        typer.echo(text)
+        return
+    try:
+        Path(out).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise Fault(f"{out}: cannot be written: {error.strerror}") from error
+    typer.echo(f"written {out}")
 
 
 @app.command()
-def ingest(paths: list[str], db: str = "triage.duckdb", format: str = "text") -> None:
-    import json
-    from triage.pipeline import refresh
-    from triage import ingest as I, sources
-    from triage.rulebook import load as load_rules
-    from triage.store import Store
-    book = load_rules()
-    families = {c: r.family for c, r in book.codes.items()}
-    with Store(db) as store:
-        rep = I.ingest(store, sources.find(paths), I.Options(families))
-        refresh(store, book)
-        print(json.dumps({"sources": [], "events": 0}))
+def bursts(
+    host: Annotated[str | None, typer.Option("--host", help="Only this host.", show_default=False)] = None,
+    code: Annotated[str | None, typer.Option("--code", help="Only this code: xid.79.", show_default=False)] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many rows.")] = 1000,
+    db: Db = None,
+    rules: Rules = None,
+    form: Form = Format.TEXT,
+) -> None:
+    """Events of one host, device and code, folded where the quiet between them is short."""
+    from triage import desk
+
+    data = desk.bursts(_setup(db, rules), host, code, limit)
+    columns = {"when": "first", "host": "host", "device": "device", "code": "code", "role": "role", "count": "lines", "job_id": "job", "rank": "rank", "message": "message"}
+    rows = [{**b, "when": (b["first"] or "-")[:19]} for b in data["bursts"]]
+    _emit(data, form, lambda: _table(rows, columns, "no burst"))
 
 
 @app.command()
-def sql(query: str, db: str = "triage.duckdb", format: str = "text") -> None:
-    import json
-    from triage.store import Store
-    with Store(db, write=False) as store:
-        print(json.dumps(store.user_query(query), default=str))
+def lemons(
+    window: Annotated[str, typer.Option("--window", help="Trailing window: 28d.")] = "28d",
+    top: Annotated[int | None, typer.Option("--top", min=1, help="At most so many hosts.", show_default=False)] = None,
+    db: Db = None,
+    rules: Rules = None,
+    form: Form = Format.TEXT,
+) -> None:
+    """Hosts that keep breaking jobs, ranked for their exposure, with reasons."""
+    from triage import desk, fleet_screens
+
+    data = desk.lemons(_setup(db, rules), _seconds(window), top)
+    _emit(data, form, lambda: fleet_screens.lemons_screen(data))
+
+
+@app.command()
+def stats(window: Window = None, db: Db = None, rules: Rules = None, form: Form = Format.TEXT) -> None:
+    """Exposure, errors by code, causes by class, rates with intervals, ETTR, availability."""
+    from triage import desk, fleet_screens
+
+    data = desk.stats(_setup(db, rules), _seconds(window))
+    _emit(data, form, lambda: fleet_screens.stats_screen(data))
+
+
+@app.command()
+def spares(
+    job_nodes: Annotated[int | None, typer.Option("--job-nodes", min=1, help="Hosts of the job to plan for.", show_default=False)] = None,
+    job: Job = None,
+    hosts: Annotated[float | None, typer.Option("--hosts", min=0, help="Stated: hosts of the fleet.", show_default=False)] = None,
+    rate: Annotated[float | None, typer.Option("--rate", min=0, help="Stated: failures per 1,000 host-days.", show_default=False)] = None,
+    recovery: Annotated[str, typer.Option("--recovery", help="Stated: time until a failed host is back.")] = "132m",
+    db: Db = None,
+    rules: Rules = None,
+    form: Form = Format.TEXT,
+) -> None:
+    """How many spare hosts, by each method with its inputs, and which ones."""
+    from triage import desk, fleet_screens
+
+    if (hosts is None) != (rate is None):
+        raise Fault("--hosts and --rate go together")
+    if hosts is not None and rate is not None:
+        from triage.overprovision import Need, needed
+
+        data: dict[str, Any] = {"schema": 1, "needed": needed(_checked(lambda: Need(int(hosts), rate, _seconds(recovery) or 0)))}
+    else:
+        data = desk.spare_hosts(_setup(db, rules), job_nodes, job)
+    _emit(data, form, lambda: fleet_screens.spares_screen(data))
+
+
+def _checked(make: Callable[[], T]) -> T:
+    """Inputs that a formula refuses are one line."""
+    try:
+        return make()
+    except ValueError as error:
+        raise Fault(str(error)) from error
+
+
+@app.command()
+def project(
+    hosts: Annotated[float, typer.Option("--hosts", help="Hosts of the job.")],
+    rate: Annotated[float, typer.Option("--rate", help="Failures per 1,000 host-days.")],
+    checkpoint: Annotated[str | None, typer.Option("--checkpoint", help="Interval between checkpoints.", show_default=False)] = None,
+    restart: Annotated[str, typer.Option("--restart", help="Overhead of each start.")] = "5m",
+    save: Annotated[str, typer.Option("--save", help="Time for which a save blocks training.")] = "5m",
+    queue: Annotated[str, typer.Option("--queue", help="Wait before each start.")] = "0s",
+    run: Annotated[str | None, typer.Option("--run", help="Productive time of the whole run.", show_default=False)] = None,
+    form: Form = Format.TEXT,
+) -> None:
+    """MTTF and expected ETTR of a job of a given size."""
+    from triage import fleet_screens
+    from triage.reliability import Projection
+    from triage.reliability import project as projected
+
+    asked = _checked(lambda: Projection(hosts, rate, _seconds(checkpoint), _seconds(restart) or 0, _seconds(save) or 0, _seconds(queue) or 0, _seconds(run)))
+    data = {"schema": 1, **projected(asked)}
+    _emit(data, form, lambda: fleet_screens.figures_screen(data))
+
+
+@app.command()
+def checkpoint(
+    mtbf: Annotated[str | None, typer.Option("--mtbf", help="Mean time between failures of the job; measured when not given.", show_default=False)] = None,
+    save: Annotated[str | None, typer.Option("--save", help="Time for which a save blocks training.", show_default=False)] = None,
+    durable: Annotated[str | None, typer.Option("--durable", help="Time until a save is durable.", show_default=False)] = None,
+    restart: Annotated[str | None, typer.Option("--restart", help="Time that a restart costs.", show_default=False)] = None,
+    db: Db = None,
+    rules: Rules = None,
+    form: Form = Format.TEXT,
+) -> None:
+    """Checkpoint interval and waste by Young, Daly, FlashRecovery and Meta."""
+    from triage import fleet_desk, fleet_screens
+
+    data = _checked(lambda: fleet_desk.checkpoint(_setup(db, rules), _seconds(mtbf), _seconds(save), _seconds(durable), _seconds(restart)))
+    _emit(data, form, lambda: fleet_screens.checkpoint_screen(data))
+
+
+@app.command()
+def failover(
+    interval: Annotated[str, typer.Option("--interval", help="Interval between checkpoints.")],
+    slowdown: Annotated[float, typer.Option("--slowdown", help="Step time after failover over step time before.")],
+    detect: Annotated[str, typer.Option("--detect", help="Time until the fault is noticed.")] = "0s",
+    elapsed: Annotated[str | None, typer.Option("--elapsed", help="Time since the last checkpoint.", show_default=False)] = None,
+    form: Form = Format.TEXT,
+) -> None:
+    """Continue at a slower pace after a network fault, or restart from the checkpoint."""
+    from triage import fleet_screens
+    from triage.checkpointing import failover as decided
+
+    data = {"schema": 1, **_checked(lambda: decided(_seconds(interval) or 0, slowdown, _seconds(detect) or 0, _seconds(elapsed)))}
+    _emit(data, form, lambda: fleet_screens.figures_screen(data))
+
+
+@app.command()
+def explain(code: Annotated[str, typer.Argument(help="79, sxid 20034, nccl.timeout, exit 137, T04.")], rules: Rules = None, form: Form = Format.TEXT) -> None:
+    """What a code means, what to do, who disagrees, and the row that decides."""
+    from triage import desk
+
+    data = desk.explain(_setup(rules=rules), code)
+    columns = {"kind": "kind", "code": "code", "action": "action", "severity": "severity", "source": "source", "meaning": "meaning"}
+    rows = [{**r, "source": str(r["source"])[:44], "action": str(r["action"])[:40]} for r in data["rows"]]
+    _emit(data, form, lambda: _table(rows, columns, ""))
+
+
+@app.command()
+def sql(query: Annotated[str, typer.Argument(help="One SELECT.")], db: Db = None, rules: Rules = None, form: Form = Format.TEXT) -> None:
+    """A read-only query of the database; no file, no extension, no setting is within reach."""
+    from triage import desk
+
+    rows = desk.query(_setup(db, rules), query)
+    _emit(rows, form, lambda: _table(rows, {k: k for k in rows[0]} if rows else {}, "no row"))
+
+
+@rules_app.command("check")
+def rules_check(rules: Rules = None, samples: Annotated[str | None, typer.Option("--samples", help="Folder of decision samples.", show_default=False)] = None, form: Form = Format.TEXT) -> None:
+    """Every fault of the rules at once, as path:line: field: what."""
+    from pathlib import Path
+
+    from triage import desk
+    from triage.rulebook import check
+
+    book = desk.rulebook(rules)
+    faults = check(book, Path(samples) if samples else None)
+    data = {"schema": 1, "faults": [str(f) for f in faults], "signatures": len(book.signatures), "rules": len(book.rules), "digest": book.digest}
+    words = f"{len(book.rules)} decision rows, {len(book.signatures)} signatures, {len(book.classes)} classes: no fault (rulebook {book.digest})"
+    _emit(data, form, lambda: "\n".join(str(f) for f in faults) if faults else words)
+    if faults:
+        raise typer.Exit(2)
+
+
+@rules_app.command("list")
+def rules_list(rules: Rules = None, form: Form = Format.TEXT) -> None:
+    """The decision table in order."""
+    from triage import desk
+
+    book = desk.rulebook(rules)
+    rows = [{"id": r.id, "status": r.status, "when": json.dumps(r.when), "action": r.action, "reason": r.reason} for r in book.rules]
+    _emit({"schema": 1, "rules": rows}, form, lambda: _table(rows, {"id": "rule", "action": "action", "when": "when"}, ""))
+
+
+@rules_app.command("explain")
+def rules_explain(rule: Annotated[str, typer.Argument(help="Rule or signature id.")], rules: Rules = None, form: Form = Format.TEXT) -> None:
+    """One rule or signature in full."""
+    from triage import desk
+    from triage.screens import safe
+
+    book = desk.rulebook(rules)
+    row = next((r for r in (*book.rules, *book.signatures) if r.id == rule), None)
+    if row is None:
+        raise Fault(f"{rule!r}: no such rule; see triage rules list")
+    data = {"schema": 1, **row.model_dump(by_alias=True, mode="json")}
+    _emit(data, form, lambda: "\n".join(f"{k:14} {safe(v)}" for k, v in data.items() if v not in (None, [], {}, False)))
+
+
+@parsers_app.command("list")
+def parsers_list(form: Form = Format.TEXT) -> None:
+    """The dialects, in the order in which they are asked."""
+    from triage.dialects import dialects
+
+    rows = [{"name": d.name, "kind": type(d).__name__.removesuffix("Dialect").lower(), "needles": ", ".join(getattr(d, "needles", getattr(d, "openers", ())))} for d in dialects()]
+    _emit({"schema": 1, "parsers": rows}, form, lambda: _table(rows, {"name": "dialect", "kind": "kind", "needles": "needles"}, ""))
+
+
+@parsers_app.command("try")
+def parsers_try(
+    file: Annotated[str, typer.Argument(help="A log.")],
+    every: Annotated[bool, typer.Option("--all", help="Show lines that nobody claims too.")] = False,
+    form: Form = Format.TEXT,
+) -> None:
+    """Per line, which dialect claimed it and what it read."""
+    from triage import trials
+
+    data = trials.attempt(file, every)
+    _emit(data, form, lambda: trials.screen(data))
 
 
 def app_main() -> None:
-    app()
+    """The entry point: a user's mistake is one line on standard error and exit 2."""
+    try:
+        app()
+    except Fault as fault:
+        for line in str(fault).splitlines():
+            typer.echo(f"triage: {_plain(line)}", err=True)
+        sys.exit(2)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(0)
+
+
+def _plain(text: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in text)
 
 
 if __name__ == "__main__":

@@ -143,7 +143,7 @@ def _summary(
         **figures,
         "without_history": _figures(blind, asked.share),
         "cutoffs": len(full),
-        "failures": sum(total for _, total, _ in full),
+        "failures": round(sum(total for _, total, _ in full)),
         "ahead_days": asked.ahead_days,
     }
 

@@ -68,6 +68,8 @@ def _weaker(level: str, most: str) -> str:
 
 def _without_root(finding: Finding, most: str | None) -> str:
     """No root event: insufficient, but for ranks that dumps or entry times single out, which are possible."""
+    if finding.root_role == "precursor":
+        return _weaker("probable", most or "probable")
     singled_out = bool(finding.suspects) and (finding.class_id == "T22" or (finding.hang is not None and bool(finding.hang.blames)))
     return _weaker("possible", most or "possible") if singled_out else "insufficient"
 
@@ -82,8 +84,8 @@ def features_of(finding: Finding, history: History, book: Rulebook, earlier: Seq
     hosts = {b.host for b in finding.roots if b.host}
     values: dict[str, str | bool | int | float] = {
         "class": finding.class_id,
-        "root_code": root.code if root else "none",
-        "root_role": "outcome" if finding.root_role == "operator" else finding.root_role,
+        "root_code": root.code if root else finding.lead.code if finding.lead else "none",
+        "root_role": finding.root_role,
         "root_fatal": bool(root and root.fatal),
         "root_hosts": len(hosts) if root else 0,
         "root_share": round(len(hosts) / len(incident.hosts), 3) if incident.hosts and root else 0.0,
@@ -131,7 +133,8 @@ def _circumstances(finding: Finding, history: History, book: Rulebook, host: str
 
 def _recovery(finding: Finding) -> str:
     """The last repair that the driver asked for on the root's GPU (Xid 154)."""
-    device = finding.root.device if finding.root else None
+    lead = finding.root or finding.lead
+    device = lead.device if lead else None
     texts = [b.state or b.message for b in finding.incident.bursts if b.code == "xid.154" and b.device == device and b.role == "advice"]
     asked = texts[-1].lower().rpartition(" to ")[2] if texts else ""
     return next((name for words, name in RECOVERY if words in asked), "none")

@@ -240,7 +240,8 @@ def _incident(world: _World, key: dict[str, object], at: float, accused: list[in
     story = {"incident_id": number, "kind": "job", "start": _time(at), "end": _time(at), **key, "class": label, "layer": layer}
     world.rows["incidents"].append({**story, "hosts": gang, "jobs": [key["job_id"]], "confidence": sure})
     for place, host in enumerate(accused, start=1):
-        device = f"0000:{0x1A + 0x10 * int(world.device[host]):02x}:00" if code and code.startswith("xid") else None
+        gpu = int(world.device[host] if world.kind[host] in ("same_gpu", "late") else world.rng.integers(8))
+        device = f"0000:{0x1A + 0x10 * gpu:02x}:00" if code and code.startswith("xid") else None
         named = {"host": _name(host), "device": device, "code": code, "class": label}
         world.rows["findings"].append({**named, "incident_id": number, "place": place, "role": role, "score": 1.0, "ts": _time(at)})
         _burst(world, host, str(code), at, 1, device, "root", key)

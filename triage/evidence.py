@@ -9,10 +9,11 @@ from typing import Any
 from triage.decisions import Decision
 from triage.findings import Finding, span_note, timing
 from triage.history import Burst, History
-from triage.moments import SECOND, iso, span
+from triage.moments import SECOND, clock, iso, span
 
 ORDER = ("root", "operator", "precursor", "cascade", "symptom", "teardown", "outcome", "recovery", "fact")
 MOST_EACH = 8
+UNKNOWN_PROCESS = "pid='<unknown>', name=<unknown>, "
 
 
 def rows_of(decision: Decision, history: History) -> list[dict[str, Any]]:
@@ -51,7 +52,7 @@ def part_of(burst: Burst, finding: Finding) -> str | None:
     """The part of a burst in this story; None when it has none."""
     role = burst.role
     if role == "advice":
-        return "fact"
+        return "recovery" if " to 0x0 " in burst.message else "fact"
     if role == "root":
         if finding.root is not None and (burst.burst_id == finding.root.burst_id or burst.class_id == finding.class_id):
             return "root"
@@ -95,7 +96,7 @@ def _row(group: Sequence[Burst], role: str, finding: Finding, history: History) 
 
 def _text(group: Sequence[Burst], hosts: Sequence[str], ranks: Sequence[int], start: int | None) -> str:
     first = group[0]
-    text = first.message.strip()
+    text = first.message.strip().replace(UNKNOWN_PROCESS, "")
     notes = []
     if len(ranks) > 1:
         notes.append(f"{len(ranks)} ranks ({_ranges(ranks)})")
@@ -104,8 +105,10 @@ def _text(group: Sequence[Burst], hosts: Sequence[str], ranks: Sequence[int], st
     count = sum(b.count for b in group)
     if count > max(len(ranks), len(hosts), 1):
         notes.append(f"{count} lines")
-    if first.code == "nccl.timeout" and first.duration_s and start is not None:
-        notes.append(f"began {iso(start)}" if first.timed else f"began {span(first.duration_s)} earlier")
+    if first.code == "nccl.timeout" and first.duration_s:
+        op = " ".join(str(x) for x in (first.op, first.seq) if x is not None)
+        began = f"began {clock(start)}" if first.timed and start is not None else f"began {span(first.duration_s)} earlier"
+        notes.append(f"{op} timed out, {began}".strip())
     if max(b.copies for b in group) > 1:
         notes.append(f"in {max(b.copies for b in group)} logs")
     return (f"{', '.join(notes)}: " if notes else "") + text[:300]

@@ -21,11 +21,13 @@ class Burn:
 
     days        length; 0 sets nothing apart
     late_days   a host counts as new only when it is first seen this long after the data begins
+    settled     and only where this share of the fleet was seen before: else hosts are late because they are seldom used
     Source: SAKURAONE, 13 of 21 failures of three months in the first one; Delta, 0.15 h to 1.4 h between errors.
     """
 
     days: float = 7.0
     late_days: float = 7.0
+    settled: float = 0.8
 
 
 def union_days(intervals: pl.DataFrame, since: datetime, until: datetime) -> pl.DataFrame:
@@ -37,19 +39,23 @@ def union_days(intervals: pl.DataFrame, since: datetime, until: datetime) -> pl.
     return inside.select("host", length.alias("days")).group_by("host", maintain_order=True).agg(pl.col("days").sum())
 
 
-def recorded(jobs: pl.DataFrame) -> tuple[datetime, datetime] | None:
-    """First start and last end of what the scheduler recorded; outside of it nothing tells which hosts were allocated."""
+def recorded(jobs: pl.DataFrame, until: datetime | None) -> tuple[datetime, datetime] | None:
+    """First start and last end (`until` while a job runs) of what the scheduler recorded; None without a record.
+
+    Outside of it nothing tells which hosts were allocated.
+    """
     known = jobs.filter((pl.col("known_from").fill_null("scheduler") != "output") & pl.col("start").is_not_null())
     first, last = known["start"].min(), known["end"].max()
     if not isinstance(first, datetime):
         return None
-    return first, datetime.max if known["end"].null_count() or not isinstance(last, datetime) else last
+    ends = [e for e in (last, until if known["end"].null_count() else None) if isinstance(e, datetime)]
+    return first, max(ends, default=first)
 
 
 def unrecorded_days(jobs: pl.DataFrame, since: datetime, until: datetime) -> float:
     """Days of [since, until] that no scheduler record reaches."""
     whole = max(0.0, (until - since) / timedelta(days=1))
-    span = recorded(jobs)
+    span = recorded(jobs, until)
     if span is None:
         return whole
     return whole - max(0.0, (min(span[1], until) - max(span[0], since)) / timedelta(days=1))
@@ -67,7 +73,8 @@ def burn_in(seen: pl.DataFrame, burn: Burn) -> pl.DataFrame:
     """host, start, end: the burn-in of each host that joined after the data began; no row for the others."""
     if not seen.height or burn.days <= 0:
         return pl.DataFrame(schema={"host": pl.String(), "start": pl.Datetime("us"), "end": pl.Datetime("us")})
-    new = seen.filter(pl.col("seen") - pl.col("seen").min() >= timedelta(days=burn.late_days))
+    late = pl.col("seen") - pl.col("seen").min() >= timedelta(days=burn.late_days)
+    new = seen.filter(late & (late.mean() <= 1.0 - burn.settled))
     return new.select("host", start="seen", end=pl.col("seen") + timedelta(days=burn.days))
 
 

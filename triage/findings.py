@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from triage import collectives, paces
 from triage.collectives import Hang
 from triage.history import Burst, History
-from triage.incidents import Incident, Threshold
+from triage.incidents import Incident, Threshold, is_warning
 from triage.moments import DAY, MINUTE, SECOND, span
 
 NEAR_WEIGHT = 12
@@ -55,6 +55,7 @@ class Finding:
     incident: Incident
     class_id: str = "none"
     root: Burst | None = None
+    lead: Burst | None = None
     roots: list[Burst] = field(default_factory=list)
     rivals: list[Burst] = field(default_factory=list)
     root_role: str = "none"
@@ -295,9 +296,16 @@ def _classify_failed(finding: Finding) -> None:
 def _classify_loose(finding: Finding) -> None:
     """An incident of hosts without a root: operator's acts, lost hosts, warnings."""
     bursts = finding.incident.bursts
-    for role, name in (("operator", "operator"), ("outcome", "outcome")):
-        mine = [b for b in bursts if b.role == role and b.class_id]
-        if mine and finding.incident.attempt is None:
+    if finding.incident.attempt is not None:
+        return
+    warnings = sorted((b for b in bursts if is_warning(b)), key=lambda b: (b.role == "advice", -b.weight, b.first or 0))
+    for name, mine in (
+        ("precursor", warnings),
+        ("operator", [b for b in bursts if b.role == "operator" and b.class_id]),
+        ("outcome", [b for b in bursts if b.role == "outcome" and b.class_id]),
+    ):
+        if mine:
+            finding.lead = mine[0]
             finding.class_id, finding.root_role, finding.layer = mine[0].class_id or "none", name, mine[0].layer
             return
 
@@ -337,6 +345,9 @@ def _suspect(finding: Finding, history: History) -> None:
         return
     if finding.root is not None:
         finding.suspects = _suspects_of_root(finding, history)
+    elif finding.root_role == "precursor" and finding.lead is not None:
+        lead = finding.lead
+        finding.suspects = [Suspect(lead.host, lead.device, None, "suspect", lead.weight / 100, lead.message[:160], lead.code, lead, lead.source_id)]
     elif finding.class_id == "T13" and finding.hang and finding.hang.blames:
         finding.suspects = [_blamed(b, finding, history) for b in finding.hang.blames[:4]]
     elif finding.class_id == "T22":

@@ -49,6 +49,8 @@ class Burst:
     state: str | None = None
     signal: int | None = None
     exit_code: int | None = None
+    op: str | None = None
+    seq: int | None = None
 
     @property
     def start(self) -> int | None:

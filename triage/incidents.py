@@ -32,6 +32,7 @@ OUTCOMES = {
 }
 TROUBLE = {"root", "cascade", "symptom"}
 OPEN_ROLES = {"root", "outcome", "operator"}
+WARNING_WEIGHT = 30
 STALL_STEPS, STALL_FLOOR = 20, 10 * MINUTE
 
 
@@ -69,10 +70,20 @@ class Incident:
 def build(history: History, threshold: Threshold, window_s: float | None = None) -> list[Incident]:
     """Every incident of the history, in order of start. `window_s` seconds before the true start replace the default window."""
     incidents = [made for a in history.attempts if (made := of_attempt(a, history, threshold, window_s))]
-    claimed = {b.burst_id for i in incidents for b in i.bursts}
-    loose = [b for b in history.bursts if b.burst_id not in claimed and b.role in OPEN_ROLES and b.host is not None]
+    claimed = {b.burst_id for i in incidents for b in i.bursts if i.job_end != "completed" or not is_warning(b)}
+    loose = [b for b in history.bursts if b.burst_id not in claimed and b.host is not None and _is_open(b)]
     incidents += _of_hosts([b for b in loose if b.job_id is None or b.family == "scheduler"], history, threshold)
     return sorted(incidents, key=lambda i: (i.start or 0, i.incident_id))
+
+
+def _is_open(burst: Burst) -> bool:
+    """What is worth an incident of its own without a job: faults, lost hosts, operators' acts, and warnings that ask for an act."""
+    return burst.role in OPEN_ROLES or is_warning(burst)
+
+
+def is_warning(burst: Burst) -> bool:
+    """A sign that ends nothing by itself and still asks for an act: a pending row remap, the driver's call for a reset."""
+    return (burst.role == "precursor" and burst.weight >= WARNING_WEIGHT) or (burst.role == "advice" and burst.family == "gpu")
 
 
 def of_attempt(attempt: Attempt, history: History, threshold: Threshold, window_s: float | None = None) -> Incident | None:

@@ -30,9 +30,9 @@ def lemons(
     """The JSON of `triage lemons` from the table `recurrence`, which was built with the same window; `top` cuts the list of hosts."""
     params = params or Params()
     window = window or params.window
-    charged = blaming.charges(jobs, job_hosts, host_states, hosts, incidents, findings, params.blame, params.burn)
-    charged = charged.filter(pl.col("ts") <= now)
-    counts = measure(jobs, job_hosts, host_states, hosts, bursts, charged, now, window, params)
+    records = blaming.Records(jobs, job_hosts, host_states, hosts, incidents, findings, bursts)
+    charged = blaming.charges(records, params.blame, params.burn).filter(pl.col("ts") <= now)
+    counts = measure(records, charged, now, window, params)
     table = recurrence.sort("place").head(top) if top is not None else recurrence.sort("place")
     return {
         "window": {"since": _stamp(now - window), "until": _stamp(now), "days": window / timedelta(days=1)},

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 import polars as pl
 
+from triage.blame import Records
 from triage.exposure import OUT_OF_SERVICE
 
 META = (
@@ -30,28 +31,19 @@ class Cuts:
     half_life_days: float = 14.0
 
 
-def meta(
-    names: pl.DataFrame,
-    jobs: pl.DataFrame,
-    job_hosts: pl.DataFrame,
-    host_states: pl.DataFrame,
-    bursts: pl.DataFrame,
-    charges: pl.DataFrame,
-    exclusions: pl.DataFrame | None,
-    cuts: Cuts,
-) -> pl.DataFrame:
-    """Meta's seven signals per host, `meta_score` and `<signal>_pct`; every frame is already cut to the window.
+def meta(names: pl.DataFrame, records: Records, charges: pl.DataFrame, exclusions: pl.DataFrame | None, cuts: Cuts) -> pl.DataFrame:
+    """Meta's seven signals per host, `meta_score` and `<signal>_pct`; `charges` and the records are cut to the window.
 
     A signal scores when it reaches the fleet's percentile and the minimum (the rate: with so many failures). Exclusions alone score
     nothing: they did not go along with failure. Source: Meta, HPCA 2025; the thresholds are not published.
     """
-    out = host_states.filter(pl.col("state").str.contains(OUT_OF_SERVICE))
-    xids = bursts.filter(pl.col("code").str.starts_with("xid."))
+    out = records.host_states.filter(pl.col("state").str.contains(OUT_OF_SERVICE))
+    xids = records.bursts.filter(pl.col("code").str.starts_with("xid."))
     parts = [
         xids.group_by("host").agg(xid_cnt=pl.col("code").n_unique()),
         out.group_by("host").agg(out_count=pl.struct("state", "start").n_unique()),
         _node_fails(charges),
-        _single_runs(jobs, job_hosts),
+        _single_runs(records.jobs, records.job_hosts),
     ]
     table = names
     for part in parts:

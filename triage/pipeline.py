@@ -20,7 +20,7 @@ from triage.incidents import build as build_incidents
 from triage.jobs import Attempt
 from triage.moments import SECOND, micros, moment
 from triage.schema import TABLES
-from triage.store import Store, frame_of
+from triage.store import MEMORY, Store, frame_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -48,12 +48,15 @@ def stamp_of(store: Store, book: Rulebook) -> str:
 
 
 def refresh(store: Store, book: Rulebook) -> None:
-    """Rebuild the tables from `jobs` to `bursts` when sources or rules have changed."""
+    """Rebuild the analysis tables when sources or rules have changed."""
     stamp = stamp_of(store, book)
     if store.meta("built") != stamp:
         with store.transaction():
             for _, stage in STAGES:
                 stage(store, book)
+            publish(store, judge(load(store, book), book), book)
+            if store.path != MEMORY:
+                build_recurrence(store, book)
             store.set_meta("built", stamp)
 
 
@@ -263,7 +266,7 @@ def _burst(row: Mapping[str, Any], book: Rulebook) -> Burst:
     signature = book.signature_for(row["code"], row["severity"], row["state"], row["message"])
     names = (
         "burst_id", "code", "family", "role", "layer", "user_possible", "message", "source_id", "line", "count", "copies", "host", "device",
-        "timed", "job_id", "attempt", "rank", "peer", "duration_s", "severity", "state", "signal", "exit_code",
+        "timed", "job_id", "attempt", "rank", "peer", "duration_s", "severity", "state", "signal", "exit_code", "op", "seq",
     )  # fmt: skip
     return Burst(
         **{n: row[n] for n in names},
@@ -336,3 +339,25 @@ def _in_micros(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
 def as_time(ts: int | None) -> Any:
     """A stamp as the tables keep it."""
     return None if ts is None else moment(ts)
+
+
+def publish(store: Store, analysis: Analysis, book: Rulebook) -> None:
+    """Tables incidents, incident_bursts, findings, decisions, spares."""
+    from triage import publications
+
+    for table, rows in publications.build(analysis, book).items():
+        store.replace(table, _frame(table, rows))
+
+
+def build_recurrence(store: Store, book: Rulebook) -> None:
+    """Table recurrence, without the second opinion, whose libraries take seconds to load."""
+    from dataclasses import replace
+
+    from triage import recurrence
+
+    now = store.rows("SELECT max(last_ts) AS now FROM sources")[0]["now"]
+    if now is None:
+        return
+    frames = [store.frame(name) for name in ("jobs", "job_hosts", "host_states", "hosts", "incidents", "findings", "bursts")]
+    params = replace(recurrence.Params.of(book.threshold), second_opinion=False)
+    store.replace("recurrence", recurrence.build(*frames, now=now, params=params))

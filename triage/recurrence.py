@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -16,7 +16,7 @@ import polars as pl
 
 from triage import blame as blaming
 from triage import lemon_signal, reference, second_opinion, shrinkage
-from triage.blame import Blame
+from triage.blame import Blame, Records
 from triage.exposure import Burn, burn_in, clip, first_seen, overlap, union_days, unrecorded_days
 from triage.schema import TABLES
 
@@ -75,6 +75,11 @@ class Params:
         )
 
 
+GPUS = 8.0
+"""GPUs of a host whose inventory is not known."""
+
+GROUPS = {"rack": "its rack", "peers": "the hosts it shared jobs with", "fleet": "the fleet"}
+
 STEPS = {
     0: "nothing to do",
     1: "reset the GPU or reboot, then retest",
@@ -103,36 +108,25 @@ def build(
     """
     params = params or Params()
     window = window or params.window
-    charged = blaming.charges(jobs, job_hosts, host_states, hosts, incidents, findings, params.blame, params.burn)
-    charged = charged.filter(pl.col("ts") <= now)
-    episodes = blaming.episodes(charged, params.blame)
+    records = Records(jobs, job_hosts, host_states, hosts, incidents, findings, bursts)
+    charged = blaming.charges(records, params.blame, params.burn).filter(pl.col("ts") <= now)
     recent = blaming.inside_window(charged, now, window)
-    counts = measure(jobs, job_hosts, host_states, hosts, bursts, charged, now, window, params)
+    counts = measure(records, charged, now, window, params)
     table = _rated(counts, hosts, clip(job_hosts, now - window, now), recent, params)
-    table = table.join(_signals(table, jobs, job_hosts, host_states, bursts, charged, episodes, now, window, exclusions, params), on="host")
+    table = table.join(_signals(records, table["host"], charged, now, window, exclusions, params), on="host")
     opinions = second_opinion.opinions if params.second_opinion else _no_opinion
     table = table.join(opinions(table, params.opinion_share, params.seed), on="host")
     worst_first = table.sort(["lemon", "score", "count", "host"], descending=[True, True, True, False])
-    return _written(worst_first, recent, params)
+    return _written(worst_first, recent)
 
 
-def measure(
-    jobs: pl.DataFrame,
-    job_hosts: pl.DataFrame,
-    host_states: pl.DataFrame,
-    hosts: pl.DataFrame,
-    bursts: pl.DataFrame,
-    charged: pl.DataFrame,
-    now: datetime,
-    window: timedelta,
-    params: Params,
-) -> pl.DataFrame:
-    """host, count (weighted episodes), failures (episodes of weight), fail_days, days (of exposure) inside the window.
+def measure(records: Records, charged: pl.DataFrame, now: datetime, window: timedelta, params: Params) -> pl.DataFrame:
+    """host, count (weighted episodes), failures (episodes of weight), fail_days, days (of exposure) inside the window; device_faults of
+    the failures, and same_device, those on the device hit most.
 
     Exposure: allocated days, and all days that no scheduler record reaches.
     """
-    since = now - window
-    known = [frame["host"] for frame in (hosts, job_hosts, host_states, charged, bursts)]
+    known = [frame["host"] for frame in (records.hosts, records.job_hosts, records.host_states, charged, records.bursts)]
     names = pl.concat(known).drop_nulls().unique().sort().to_frame("host")
     heavy = pl.col("weight") >= params.counts_from
     folded = blaming.inside_window(blaming.episodes(charged, params.blame), now, window)
@@ -141,17 +135,23 @@ def measure(
         failures=heavy.sum().cast(pl.Int64),
         fail_days=pl.col("ts").filter(heavy).dt.date().n_unique().cast(pl.Int64),
     )
-    table = names.join(counts, on="host", how="left").with_columns(pl.col("count", "failures", "fail_days").fill_null(0))
-    blind = unrecorded_days(jobs, _first(charged, bursts, since, now), now)
-    new = burn_in(first_seen(job_hosts, host_states), params.burn)
-    days = union_days(job_hosts, since, now).join(
-        union_days(overlap(job_hosts, new), since, now).rename({"days": "early"}), on="host", how="left"
-    )
-    table = table.join(days, on="host", how="left").with_columns(
-        days=pl.col("days").fill_null(0.0) - pl.col("early").fill_null(0.0) + blind
-    )
+    hits = folded.filter(heavy & pl.col("device").is_not_null()).group_by("host", "device").len()
+    devices = hits.group_by("host").agg(device_faults=pl.col("len").sum().cast(pl.Int64), same_device=pl.col("len").max().cast(pl.Int64))
+    days = _exposed(records, now - window, now, params.burn)
+    table = names
+    for part in (counts, devices, days):
+        table = table.join(part, on="host", how="left")
+    table = table.with_columns(pl.exclude("host").fill_null(0))
+    blind = unrecorded_days(records.jobs, _first(charged, records.bursts, now - window, now), now)
     floor = pl.when(pl.col("count") > 0).then(params.least_days).otherwise(0.0)
-    return table.with_columns(days=pl.max_horizontal("days", floor)).drop("early")
+    return table.with_columns(days=pl.max_horizontal(pl.col("days") - pl.col("early") + blind, floor)).drop("early")
+
+
+def _exposed(records: Records, since: datetime, until: datetime, burn: Burn) -> pl.DataFrame:
+    """host, days allocated, early (those of its burn-in)."""
+    new = burn_in(first_seen(records.job_hosts, records.host_states), burn)
+    early = union_days(overlap(records.job_hosts, new), since, until).rename({"days": "early"})
+    return union_days(records.job_hosts, since, until).join(early, on="host", how="left")
 
 
 def _first(charged: pl.DataFrame, bursts: pl.DataFrame, since: datetime, now: datetime) -> datetime:
@@ -165,7 +165,10 @@ def _rated(counts: pl.DataFrame, hosts: pl.DataFrame, job_hosts: pl.DataFrame, r
     n, days = counts["count"].to_numpy().astype(np.float64), counts["days"].to_numpy().astype(np.float64)
     exposed = days > 0
     prior = shrinkage.fit(n[exposed], days[exposed], params.shape)
-    after = shrinkage.posterior(n, days, prior, params.level)
+    known = counts.select("host").join(hosts.select("host", "gpus"), on="host", how="left", maintain_order="left")
+    faults = counts.select(pl.col("device_faults", "same_device").cast(pl.Float64)).to_numpy().T
+    alike = shrinkage.same_device(faults[0], faults[1], known["gpus"].cast(pl.Float64).fill_null(GPUS).to_numpy())
+    after = shrinkage.posterior(n, days, prior, params.level, alike)
     table = counts.with_columns(rate=after.rate, low=after.low, high=after.high, bad=after.bad, fleet=prior.healthy)
     held = reference.references(table, hosts, job_hosts, recent, prior.healthy, params.group)
     table = table.join(held, on="host").with_columns(score=pl.col("low") / pl.col("reference"))
@@ -176,31 +179,25 @@ def _rated(counts: pl.DataFrame, hosts: pl.DataFrame, job_hosts: pl.DataFrame, r
 
 
 def _signals(
-    table: pl.DataFrame,
-    jobs: pl.DataFrame,
-    job_hosts: pl.DataFrame,
-    host_states: pl.DataFrame,
-    bursts: pl.DataFrame,
+    records: Records,
+    hosts: pl.Series,
     charged: pl.DataFrame,
-    episodes: pl.DataFrame,
     now: datetime,
     window: timedelta,
     exclusions: pl.DataFrame | None,
     params: Params,
 ) -> pl.DataFrame:
     since = now - window
-    names = table.select("host")
-    own = lemon_signal.meta(
-        names,
-        jobs,
-        job_hosts.filter((pl.col("start") <= now) & (pl.col("end").is_null() | (pl.col("end") > since))),
-        host_states.filter((pl.col("start") > since) & (pl.col("start") <= now)),
-        bursts.filter((pl.col("first") > since) & (pl.col("first") <= now)),
-        blaming.inside_window(charged, now, window),
-        exclusions,
-        params.signal,
+    states, bursts, spans = records.host_states, records.bursts, records.job_hosts
+    inside = replace(
+        records,
+        job_hosts=spans.filter((pl.col("start") <= now) & (pl.col("end").is_null() | (pl.col("end") > since))),
+        host_states=states.filter((pl.col("start") > since) & (pl.col("start") <= now)),
+        bursts=bursts.filter((pl.col("first") > since) & (pl.col("first") <= now)),
     )
-    lately = lemon_signal.recency(episodes, bursts.filter(pl.col("first") > since), charged, now, params.signal)
+    own = lemon_signal.meta(hosts.to_frame("host"), inside, blaming.inside_window(charged, now, window), exclusions, params.signal)
+    episodes = blaming.episodes(charged, params.blame)
+    lately = lemon_signal.recency(episodes, inside.bursts, charged, now, params.signal)
     hits = lemon_signal.strikes(episodes, now, timedelta(days=params.strike_days), timedelta(days=params.decay_days))
     joined = own.join(lately, on="host", how="left").join(hits, on="host", how="left")
     return joined.with_columns(pl.col("strikes", "n_7", "n_30", "n_90", "decayed", "gpus_hit", "users", "precursors").fill_null(0))
@@ -214,12 +211,12 @@ SHOWN = (
     *lemon_signal.META,
     *(f"{name}_pct" for name in lemon_signal.META),
     *("meta_score", "n_7", "n_30", "n_90", "decayed", "days_since_last", "gap_min_days", "gap_median_days", "gap_ratio"),
-    *("gpus_hit", "users", "precursors", "detectors", "days", "count", "failures", "fail_days", "reference", "against"),
+    *("gpus_hit", "users", "precursors", "detectors", "days", "count", "failures", "fail_days", "same_device", "reference", "against"),
 )
 RENAMED = {"days": "exposure_days", "count": "weighted_failures", "reference": "reference_rate"}
 
 
-def _written(table: pl.DataFrame, recent: pl.DataFrame, params: Params) -> pl.DataFrame:
+def _written(table: pl.DataFrame, recent: pl.DataFrame) -> pl.DataFrame:
     spared = _tally(recent.drop_nulls("discount"), "discount")
     counted = recent.filter(pl.col("weight") > 0).with_columns(what=pl.coalesce("code", "class").fill_null("unknown"))
     codes = _tally(counted, "what")
@@ -232,7 +229,7 @@ def _written(table: pl.DataFrame, recent: pl.DataFrame, params: Params) -> pl.Da
                 "place": place,
                 "next": next_step(row["strikes"], row["lemon"]),
                 "signals": json.dumps(signals),
-                "why": _why(row, codes.get(row["host"], []), spared.get(row["host"], []), params),
+                "why": _why(row, codes.get(row["host"], []), spared.get(row["host"], [])),
             }
         )
     schema = TABLES["recurrence"].dtypes()
@@ -257,7 +254,7 @@ def _tally(rows: pl.DataFrame, what: str) -> dict[str, list[tuple[str, int]]]:
     return found
 
 
-def _why(row: dict[str, object], codes: list[tuple[str, int]], spared: list[tuple[str, int]], params: Params) -> list[str]:
+def _why(row: dict[str, object], codes: list[tuple[str, int]], spared: list[tuple[str, int]]) -> list[str]:
     lines = []
     count, days = float(str(row["count"])), float(str(row["days"]))
     if count:
@@ -265,8 +262,10 @@ def _why(row: dict[str, object], codes: list[tuple[str, int]], spared: list[tupl
         against = float(str(row["reference"]))
         lines.append(
             f"{1000 * float(str(row['rate'])):.1f} per 1,000 host-days [{1000 * float(str(row['low'])):.1f}, "
-            f"{1000 * float(str(row['high'])):.1f}] against {1000 * against:.1f} of its {row['against']}"
+            f"{1000 * float(str(row['high'])):.1f}] against {1000 * against:.1f} of {GROUPS[str(row['against'])]}"
         )
+        if int(str(row["same_device"])) > 1:
+            lines.append(f"{row['same_device']} of {row['device_faults']} on the same device")
         lines.append("codes: " + ", ".join(f"{what} x{number}" for what, number in codes[:5]))
     lines.extend(f"{number} not counted: {reason}" for reason, number in spared)
     if row["above"] and not row["lemon"]:

@@ -341,6 +341,8 @@ TABLES: dict[str, Table] = {
                 ("duration_s", REAL),
                 ("severity", TEXT),
                 ("state", TEXT),
+                ("op", TEXT, "of the first event"),
+                ("seq", INT, "of the first event"),
                 ("signal", INT),
                 ("exit_code", INT),
                 ("user_possible", BOOL, "the user's program can raise it"),

@@ -19,6 +19,8 @@ def opinions(table: pl.DataFrame, share: float, seed: int) -> pl.DataFrame:
     votes = np.zeros(table.height, dtype=np.int64)
     matrix = np.log1p(table.select(pl.col(FEATURES).cast(pl.Float64).fill_null(0.0)).to_numpy())
     matrix = matrix[:, matrix.std(axis=0) > 0]
+    if not matrix.shape[1]:
+        return table.select("host", detectors=pl.lit(0, pl.Int64))
     keep = max(1, round(share * table.height))
     for scores in _scores(matrix, seed):
         votes += scores >= np.sort(scores)[-keep]

@@ -70,9 +70,9 @@ def fit(counts: Vector, days: Vector, shape: Shape, rounds: int = 100) -> Prior:
     return prior
 
 
-def posterior(counts: Vector, days: Vector, prior: Prior, level: float = 0.9) -> Posterior:
-    """Mean and central interval of each host's rate."""
-    bad = _chance_bad(prior, counts, days)
+def posterior(counts: Vector, days: Vector, prior: Prior, level: float = 0.9, evidence: Vector | float = 0.0) -> Posterior:
+    """Mean and central interval of each host's rate; `evidence` is added to the log-odds of the bad kind (see `same_device`)."""
+    bad = _chance_bad(prior, counts, days, evidence)
     kinds = _kinds(prior, counts, days)
     rate = (1.0 - bad) * kinds[0][0] / kinds[0][1] + bad * kinds[1][0] / kinds[1][1]
     tail = (1.0 - level) / 2.0
@@ -98,10 +98,25 @@ def _step(prior: Prior, counts: Vector, days: Vector) -> Prior:
     return Prior(min(share, s.most_bad), healthy, max(worst, s.ratio * healthy), s)
 
 
-def _chance_bad(prior: Prior, counts: Vector, days: Vector) -> Vector:
+def same_device(faults: Vector, most: Vector, devices: Vector, repeats: float = 0.9, hardware: float = 0.5) -> Vector:
+    """Log-likelihood ratio, bad against healthy, of how a host's faults fall on its devices.
+
+    faults    faults whose device is known; most: those on the device hit most; devices: how many the host has
+    repeats   share of the faults of a bad device's host that fall on it; hardware: share of bad hosts that are so for one device
+
+    A healthy host's faults fall on any of its devices alike; three on one GPU of eight are 1 in 64 by chance.
+    """
+    later, stray = np.maximum(most - 1, 0), np.maximum(faults - most, 0)
+    size = np.maximum(devices, 2)
+    one = later * np.log(repeats) + stray * np.log((1 - repeats) / (size - 1)) + np.maximum(faults - 1, 0) * np.log(size)
+    ratio: Vector = np.where(faults >= 2, np.log(1 - hardware + hardware * np.exp(np.minimum(one, 50.0))), 0.0)
+    return ratio
+
+
+def _chance_bad(prior: Prior, counts: Vector, days: Vector, evidence: Vector | float = 0.0) -> Vector:
     s = prior.shape
     odds = _log_marginal(counts, days, s.bad, prior.bad) - _log_marginal(counts, days, s.healthy, prior.healthy)
-    odds += np.log(prior.share_bad) - np.log1p(-prior.share_bad)
+    odds += np.log(prior.share_bad) - np.log1p(-prior.share_bad) + evidence
     chance: Vector = 1.0 / (1.0 + np.exp(-np.clip(odds, -700, 700)))
     return chance
 

@@ -220,6 +220,12 @@ class Store:
         names = [d[0] for d in cursor.description or ()]
         return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
+    def named(self, text: str, values: Mapping[str, object]) -> list[dict[str, Any]]:
+        """Rows of a statement with named parameters."""
+        cursor = self._connection.execute(text, dict(values)) if values else self._connection.execute(text)
+        names = [d[0] for d in cursor.description or ()]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
     def user_query(self, text: str) -> list[dict[str, Any]]:
         """A stranger's query: no files, no extensions, no settings, no writes (the database is open read-only)."""
         self._connection.execute("SET enable_external_access=false")

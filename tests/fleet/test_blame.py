@@ -44,16 +44,16 @@ def charged(
         for place, host in enumerate(hosts, start=1):
             findings.append({n: told[n] for n in ("role", "code", "class")} | {"incident_id": f"i{number}", "place": place, "host": host})
     hosts_frame = frame("hosts", [{"host": h, "rack": r} for h, r in (racks or {}).items()])
-    return blame.charges(
+    records = blame.Records(
         frame("jobs", jobs),
         frame("job_hosts", spans or []),
         frame("host_states", states or []),
         hosts_frame,
         frame("incidents", incidents),
         frame("findings", findings),
-        Blame(),
-        Burn(),
+        frame("bursts", []),
     )
+    return blame.charges(records, Blame(), Burn())
 
 
 def only(rows: pl.DataFrame) -> tuple[float, str | None]:
@@ -148,14 +148,31 @@ def test_equal_failures_of_three_hosts_within_a_minute_accuse_no_host() -> None:
 
 
 def test_burn_in_of_a_late_host_is_set_apart() -> None:
-    spans: list[Story] = [{"job_id": "s", "attempt": 0, "host": h, "start": at(d), "end": at(40)} for h, d in (("old", 0), ("a", 20))]
+    spans: list[Story] = [
+        {"job_id": "s", "attempt": 0, "host": h, "start": at(d), "end": at(40)} for h, d in (*((f"old{n}", 0) for n in range(9)), ("a", 20))
+    ]
     rows = charged([{"day": 22, "hosts": ["a"]}, {"day": 30, "hosts": ["a"]}], spans=spans)
     assert rows["discount"].to_list() == [blame.BURN_IN, None]
 
 
-def test_suspects_beside_a_culprit_are_not_charged() -> None:
-    rows = charged([{"day": 1, "hosts": ["a"]}])
-    assert rows["host"].to_list() == ["a"]
+def bare(roles: str) -> pl.DataFrame:
+    """Charges of one incident without any job record; C a culprit, s a suspect, v a victim, on hosts a, b, c ..."""
+    words = {"C": "culprit", "s": "suspect", "v": "victim"}
+    named = [(n, chr(ord("a") + n), words[r]) for n, r in enumerate(roles)]
+    records = blame.Records(
+        frame("jobs", []),
+        frame("job_hosts", []),
+        frame("host_states", []),
+        frame("hosts", []),
+        frame("incidents", [{"incident_id": "i", "kind": "host", "start": at(1), "class": "T04", "layer": "gpu"}]),
+        frame("findings", [{"incident_id": "i", "place": n, "host": h, "role": r, "code": "xid.79"} for n, h, r in named]),
+        frame("bursts", []),
+    )
+    return blame.charges(records, Blame(), Burn())
+
+
+def test_suspects_beside_a_culprit_are_not_charged_and_do_not_dilute_it() -> None:
+    assert bare("Cssv").select("host", "weight").rows() == [("a", 1.0)]
 
 
 def test_retries_within_the_hour_are_one_episode() -> None:
@@ -165,8 +182,4 @@ def test_retries_within_the_hour_are_one_episode() -> None:
 
 
 def test_without_job_records_every_failure_of_a_host_counts() -> None:
-    incidents = frame("incidents", [{"incident_id": "i", "kind": "host", "start": at(1), "class": "T04", "layer": "gpu"}])
-    findings = frame("findings", [{"incident_id": "i", "place": 1, "host": "a", "role": "culprit", "code": "xid.79"}])
-    empty = {name: frame(name, []) for name in ("jobs", "job_hosts", "host_states", "hosts")}
-    rows = blame.charges(empty["jobs"], empty["job_hosts"], empty["host_states"], empty["hosts"], incidents, findings, Blame(), Burn())
-    assert only(rows) == (1.0, None)
+    assert only(bare("C")) == (1.0, None)

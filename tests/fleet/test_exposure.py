@@ -45,9 +45,11 @@ def test_gpu_hours_take_the_share_of_the_job_else_the_inventory() -> None:
 
 
 def test_only_hosts_that_joined_late_burn_in() -> None:
-    seen = pl.DataFrame({"host": ["a", "late"], "seen": [at(0), at(20)]}, schema_overrides={"seen": pl.Datetime("us")})
+    names, times = [f"h{n}" for n in range(9)] + ["late"], [at(0)] * 9 + [at(20)]
+    seen = pl.DataFrame({"host": names, "seen": times}, schema_overrides={"seen": pl.Datetime("us")})
     assert exposure.burn_in(seen, Burn()).rows() == [("late", at(20), at(27))]
     assert exposure.burn_in(seen, Burn(days=0)).height == 0
+    assert exposure.burn_in(seen.tail(3), Burn()).height == 0
 
 
 def test_host_days_need_a_kernel_log() -> None:

@@ -83,6 +83,19 @@ def test_one_bad_day_is_no_lemon() -> None:
     assert not fleet.ranked()["lemon"].any()
 
 
+def test_failures_on_one_gpu_weigh_more_than_failures_all_over_the_host() -> None:
+    scores = []
+    for devices in (["0000:1a:00"] * 3, ["0000:1a:00", "0000:2a:00", "0000:3a:00"]):
+        fleet = Fleet(16)
+        for day, device in zip((4, 13, 22), devices, strict=True):
+            fleet.fails("h05", [day], device=device)
+        fleet.fails("h02", [7])
+        scores.append(row(fleet.ranked(), "h05"))
+    assert scores[0]["lemon"]
+    assert float(str(scores[0]["score"])) > 1.5 * float(str(scores[1]["score"]))
+    assert "3 of 3 on the same device" in scores[0]["why"]  # type: ignore[operator]
+
+
 def test_two_failures_are_no_lemon() -> None:
     fleet = Fleet(200)
     fleet.fails("h05", [9, 19])
@@ -223,3 +236,11 @@ def test_faults_outside_the_scheduler_records_count_by_the_day() -> None:
     assert told["lemon"]
     assert signals["failures"] == 5
     assert signals["exposure_days"] == pytest.approx(26, abs=0.1)
+
+
+def test_a_fleet_of_equals_has_no_second_opinion_to_give() -> None:
+    fleet = Fleet(24)
+    for number, host in enumerate(fleet.names):
+        fleet.fails(host, [3 + number / 2])
+    table = recurrence.build(*fleet.frames(), now=at(28))
+    assert not table["lemon"].any()

@@ -1,0 +1,280 @@
+"""What each command does, as a function that returns plain data: the command line prints it, a notebook uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from triage.answers import Question, answer, choose
+from triage.faults import Fault
+from triage.moments import iso, micros
+from triage.store import MEMORY, Store
+
+if TYPE_CHECKING:
+    from triage.decisions import Decision
+    from triage.ingest import Report
+    from triage.pipeline import Analysis
+    from triage.rulebook import Rulebook
+
+Progress = Callable[[str, int], None]
+DEFAULT_DB = "triage.duckdb"
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """Options that all commands share. db None: in memory where a command allows it."""
+
+    db: str | None = None
+    rules: str | None = None
+    zone: str | None = None
+
+    @property
+    def path(self) -> str:
+        return self.db or DEFAULT_DB
+
+
+@dataclass(slots=True)
+class Answer:
+    """The answer of `now` and what stands behind it."""
+
+    data: dict[str, Any]
+    decision: Decision | None
+    analysis: Analysis
+    book: Rulebook
+    ingested: Report | None = None
+
+
+@dataclass(slots=True)
+class Opened:
+    """A database whose analysis is fresh."""
+
+    store: Store
+    book: Rulebook
+    _analysis: list[Analysis] = field(default_factory=list)
+
+    @property
+    def analysis(self) -> Analysis:
+        """Decisions of every incident, judged once."""
+        from triage.pipeline import judge, load
+
+        if not self._analysis:
+            self._analysis.append(judge(load(self.store, self.book), self.book))
+        return self._analysis[0]
+
+
+def rulebook(rules: str | None) -> Rulebook:
+    """The shipped rules, with a site's folder laid over them; raises Fault with every fault, a line each."""
+    from triage.rulebook import RuleError, load
+
+    if rules is not None and not Path(rules).is_dir():
+        raise Fault(f"{rules}: no such folder of rules; --rules takes a folder")
+    try:
+        return load(Path(rules) if rules else None)
+    except RuleError as error:
+        raise Fault("\n".join(str(f) for f in error.faults)) from error
+
+
+def _families(book: Rulebook) -> dict[str, str]:
+    found: dict[str, str] = {code: row.family for code, row in book.codes.items()}
+    return found | {code.removesuffix(".*"): family for code, family in found.items() if code.endswith(".*")}
+
+
+def read(store: Store, paths: Sequence[str], book: Rulebook, zone: str | None, progress: Progress | None) -> Report:
+    """Ingest paths and bring the analysis up to date."""
+    from triage.ingest import Options, ingest
+    from triage.pipeline import refresh
+    from triage.sources import find
+
+    report = ingest(store, find(paths), Options(_families(book), zone), progress or (lambda _path, _size: None))
+    refresh(store, book)
+    return report
+
+
+@contextmanager
+def opened(setup: Setup) -> Iterator[Opened]:
+    """A database for reading, its analysis rebuilt first when sources or rules changed."""
+    from triage.pipeline import refresh, stamp_of
+
+    book = rulebook(setup.rules)
+    with Store(setup.path, write=False) as store:
+        fresh = store.meta("built") == stamp_of(store, book)
+    if not fresh:
+        with Store(setup.path) as store:
+            refresh(store, book)
+    with Store(setup.path, write=False) as store:
+        yield Opened(store, book)
+
+
+def now(setup: Setup, paths: Sequence[str], job: str | None, at: str | None, window: float | None, progress: Progress | None = None) -> Answer:
+    """The first-ten-minutes answer over `paths`, joined with the history of the database where one is named."""
+    from triage.moments import parse_time
+    from triage.pipeline import judge, load
+
+    book = rulebook(setup.rules)
+    with Store(setup.db or MEMORY) as store:
+        report = read(store, paths, book, setup.zone, progress)
+        history = load(store, book)
+        if setup.db:
+            history.lemons = {r["host"] for r in store.rows("SELECT host FROM recurrence WHERE lemon")}
+        analysis = judge(history, book, window)
+        rejects = int(store.rows("SELECT count(*) AS n FROM rejects")[0]["n"])
+    asked = Question(job, parse_time(at, history.now) if at else None)
+    nothing = not report.sources and not report.unchanged
+    return Answer(answer(analysis, book, asked, rejects, nothing), choose(analysis, asked), analysis, book, report)
+
+
+def ingest(setup: Setup, paths: Sequence[str], progress: Progress | None = None) -> dict[str, Any]:
+    """JSON of `triage ingest`."""
+    book = rulebook(setup.rules)
+    with Store(setup.path) as store:
+        report = read(store, paths, book, setup.zone, progress)
+        shown = {r["source_id"]: r for r in store.rows("SELECT source_id, host, host_from, job_id, job_from, year_from FROM sources")}
+        totals = store.rows("SELECT (SELECT count(*) FROM events) AS events, (SELECT count(*) FROM rejects) AS rejects, (SELECT count(*) FROM sources) AS sources")[0]
+    return {
+        "schema": 1,
+        "db": setup.path,
+        "sources": [_source(row, shown.get(row["source_id"], {})) for row in report.sources],
+        "events": sum(row["events"] for row in report.sources),
+        "rejects": sum(row["rejects"] for row in report.sources),
+        "unchanged": report.unchanged,
+        "replaced": report.replaced,
+        "skipped": [{"path": path, "reason": reason} for path, reason in report.skipped],
+        "totals": totals,
+        "seconds": round(report.seconds, 3),
+    }
+
+
+def _source(row: dict[str, Any], owner: dict[str, Any]) -> dict[str, Any]:
+    keys = ("path", "dialects", "bytes", "lines", "needle_lines", "events", "benign", "rejects", "clock")
+    times = {"first_ts": iso(micros(row["first_ts"])), "last_ts": iso(micros(row["last_ts"]))}
+    return {k: row[k] for k in keys} | times | {k: owner.get(k) for k in ("host", "host_from", "job_id", "job_from", "year_from")}
+
+
+def incidents(setup: Setup) -> dict[str, Any]:
+    """JSON of `triage incidents`, newest first."""
+    with opened(setup) as db:
+        rows = db.store.rows("SELECT * FROM incidents ORDER BY start DESC NULLS LAST, incident_id")
+    keys = ("class", "symptom", "manifestation", "layer", "action", "confidence", "rule_id", "summary", "hosts", "jobs", "attempt", "gpu_hours_lost", "kind")
+    return {
+        "schema": 1,
+        "incidents": [{"id": r["incident_id"], "start": iso(micros(r["start"])), "end": iso(micros(r["end"])), **{k: r[k] for k in keys}} for r in rows],
+    }
+
+
+def find_incident(analysis: Analysis, wanted: str | None, job: str | None, at: int | None) -> Decision:
+    """The incident by id, job or time; the one that `now` would choose when nothing is asked. Raises Fault."""
+    if wanted is not None:
+        found = [d for d in analysis.decisions if d.finding.incident.incident_id == wanted]
+        found = found or [d for d in analysis.decisions if d.finding.incident.incident_id.startswith(wanted)]
+        if len(found) != 1:
+            raise Fault(f"incident {wanted!r}: {'no such id' if not found else f'fits {len(found)} ids'}; see triage incidents")
+        return found[0]
+    decision = choose(analysis, Question(job, at))
+    if decision is None:
+        raise Fault(f"no incident{f' of job {job}' if job else ''} in this database; see triage incidents")
+    return decision
+
+
+def bursts(setup: Setup, host: str | None, code: str | None, limit: int) -> dict[str, Any]:
+    """JSON of `triage bursts`."""
+    where = " AND ".join(c for c, given in (("host = $host", host), ("code = $code", code)) if given) or "true"
+    values = {k: v for k, v in (("host", host), ("code", code)) if v}
+    with opened(setup) as db:
+        rows = db.store.named(f"SELECT b.*, s.path FROM bursts b JOIN sources s USING (source_id) WHERE {where} ORDER BY b.first NULLS LAST, b.burst_id LIMIT {int(limit)}", values)
+    keys = ("host", "device", "code", "role", "class", "count", "events", "copies", "job_id", "attempt", "rank", "peer", "message", "line")
+    return {"schema": 1, "bursts": [{**{k: r[k] for k in keys}, "first": iso(micros(r["first"])), "last": iso(micros(r["last"])), "source": r["path"]} for r in rows]}
+
+
+FLEET = ("jobs", "job_hosts", "host_states", "hosts", "incidents", "findings", "bursts")
+
+
+def _fleet_frames(store: Store) -> dict[str, Any]:
+    return {name: store.frame(name) for name in FLEET}
+
+
+def _last(store: Store) -> Any:
+    when = store.rows("SELECT max(last_ts) AS last FROM sources")[0]["last"]
+    if when is None:
+        raise Fault("the database holds no log with times; run triage ingest PATH... --db FILE")
+    return when
+
+
+def lemons(setup: Setup, window_s: float | None, top: int | None) -> dict[str, Any]:
+    """JSON of `triage lemons`."""
+    from triage import lemon, recurrence
+
+    with opened(setup) as db:
+        frames, when = _fleet_frames(db.store), _last(db.store)
+    params = recurrence.Params.of(db.book.threshold)
+    window = timedelta(seconds=window_s) if window_s else params.window
+    table = recurrence.build(*(frames[n] for n in FLEET), now=when, window=window, params=params)
+    return {"schema": 1, **lemon.lemons(table, *(frames[n] for n in FLEET), now=when, window=window, top=top, params=params)}
+
+
+def stats(setup: Setup, window_s: float | None) -> dict[str, Any]:
+    """JSON of `triage stats`."""
+    from triage import stats as figures
+
+    with opened(setup) as db:
+        frames, when = _fleet_frames(db.store), _last(db.store)
+        covered = db.store.frame("coverage")
+        steps = db.store.frame("events", "WHERE code IN ('train.step', 'train.checkpoint')")
+    params = figures.Params(since=when - timedelta(seconds=window_s) if window_s else None)
+    order = ("jobs", "job_hosts", "host_states", "hosts", "bursts", "incidents", "findings")
+    return {"schema": 1, **figures.stats(*(frames[n] for n in order), covered, steps, now=when, params=params)}
+
+
+def spare_hosts(setup: Setup, job_nodes: int | None, job: str | None) -> dict[str, Any]:
+    """JSON of `triage spares` from a database: how many the fleet needs, which hosts can stand in, which to avoid."""
+    from triage import overprovision, spares
+    from triage import stats as figures
+
+    with opened(setup) as db:
+        frames, when = _fleet_frames(db.store), _last(db.store)
+        history = db.analysis.history
+        covered, steps = db.store.frame("coverage"), db.store.frame("events", "WHERE false")
+        lemon_hosts = db.store.rows("SELECT host, why FROM recurrence WHERE lemon ORDER BY place")
+    history.lemons = {r["host"] for r in lemon_hosts}
+    order = ("jobs", "job_hosts", "host_states", "hosts", "bursts", "incidents", "findings")
+    figure = figures.stats(*(frames[n] for n in order), covered, steps, now=when)
+    rate = figures.steady(figure["rates"])  # type: ignore[arg-type]
+    hosts = job_nodes or max(1, len(history.hosts()))
+    gang = max((len(a.hosts) for a in history.attempts), default=None)
+    needed = overprovision.needed(overprovision.Need(hosts, rate), gang) if rate else []
+    near = next((a.hosts for a in reversed(history.attempts) if job is None or a.job_id == job), [])
+    found = spares.candidates(history, history.now, (), near)
+    return {
+        "schema": 1,
+        "needed": needed,
+        "candidates": [{"host": s.host, "why": s.why} for s in found],
+        "avoid": [{"host": r["host"], "why": "; ".join(r["why"] or ["lemon"])} for r in lemon_hosts] + _held(history),
+        "note": None if rate else "no host failure under a job in the data: no rate to plan from; state one with --hosts N --rate F",
+    }
+
+
+def _held(history: Any) -> list[dict[str, str]]:
+    """Hosts that are down or drained by the last word on them."""
+    rows = []
+    for host, states in sorted(history.states.items()):
+        last = states[-1]
+        if last.state in ("down", "drain") and (last.end is None or last.end >= (history.now or 0)):
+            rows.append({"host": host, "why": f"{last.state}{': ' + last.reason if last.reason else ''}"})
+    return rows
+
+
+def explain(setup: Setup, code: str) -> dict[str, Any]:
+    """JSON of `triage explain`."""
+    rows = rulebook(setup.rules).explain(code)
+    if not rows:
+        raise Fault(f"{code!r}: no such code; try 79, sxid 20034, nccl.timeout, exit 137 or T04")
+    return {"schema": 1, "code": code, "rows": rows}
+
+
+def query(setup: Setup, text: str) -> list[dict[str, Any]]:
+    """JSON of `triage sql`: rows of a read-only query."""
+    with opened(setup) as db:
+        return db.store.user_query(text)

@@ -1,0 +1,39 @@
+"""Checkpoint planning over a database: what the logs show of failures, saves and restarts fills in what was not given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from triage.desk import Setup, opened
+from triage.faults import Fault
+
+INFRASTRUCTURE = ("T01", "T02", "T03", "T04", "T05", "T06", "T07", "T10", "T12", "T15", "T16", "T17", "T24")
+
+
+def checkpoint(setup: Setup, mtbf: float | None, save: float | None, durable: float | None, restart: float | None) -> dict[str, Any]:
+    """JSON of `triage checkpoint`; times in seconds, None: measured from the database. Raises Fault when neither given nor measurable."""
+    from triage.checkpointing import Costs
+    from triage.checkpointing import checkpoint as planned
+
+    given = {"mtbf_s": mtbf, "save_s": save, "restart_s": restart}
+    found = _measured(setup) if None in (mtbf, save) else {}
+    values = {name: value if value is not None else found.get(name) for name, value in given.items()}
+    lacking = [name.removesuffix("_s") for name in ("mtbf_s", "save_s") if values[name] is None]
+    if lacking:
+        raise Fault(f"{' and '.join(lacking)} not given and not in the logs; state {' and '.join('--' + n for n in lacking)}")
+    costs = Costs(float(values["mtbf_s"] or 0), float(values["save_s"] or 0), durable, float(values["restart_s"] if values["restart_s"] is not None else 900.0))
+    data = planned(costs)
+    sources = {name: "given" if given[name] is not None else "measured" if found.get(name) is not None else "assumed" for name in given}
+    return {"schema": 1, **data, "from": sources, "interval_in_use_s": found.get("interval_s")}
+
+
+def _measured(setup: Setup) -> dict[str, float | None]:
+    from triage.checkpointing import measured
+
+    with opened(setup) as db:
+        events = db.store.frame("events", "WHERE code IN ('train.checkpoint', 'train.step')")
+        jobs = db.store.frame("jobs")
+        marks = ", ".join(f"'{c}'" for c in INFRASTRUCTURE)
+        failures = db.store.rows(f"SELECT count(*) AS n FROM incidents WHERE job_id IS NOT NULL AND class IN ({marks})")[0]["n"]
+        run = db.store.rows('SELECT sum(epoch(coalesce("end", (SELECT max(last_ts) FROM sources)) - start)) AS s FROM jobs WHERE start IS NOT NULL')[0]["s"]
+    return measured(events, jobs, int(failures), float(run or 0.0))

@@ -1,0 +1,73 @@
+"""Text for a hardware ticket: what the vendor asks for first, and where each fact is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from triage.escape import cell, clean
+
+NOT_SEEN = "not in the logs read"
+NO_HARDWARE = "No host or GPU is suspected here: there is no hardware ticket to write."
+
+
+def ticket(report: Mapping[str, Any]) -> str:
+    """Plain text, one part for each suspected host and GPU of the report."""
+    rows = report["hardware"]
+    if not rows:
+        return "\n".join([NO_HARDWARE, clean(report["verdict"]["summary"]), ""])
+    parts = [line for row in rows for line in _part(row, report)]
+    return "\n".join([*_head(report), *parts, *_tail(report), ""])
+
+
+def _head(report: Mapping[str, Any]) -> Iterable[str]:
+    verdict, first = report["verdict"], report["hardware"][0]
+    place = f"{first['host']}, GPU {first['device']}" if first["device"] else first["host"]
+    yield f"Subject: {clean(place)}: {clean(report['title'])}"
+    yield ""
+    yield f"Incident   {clean(report['id'])}"
+    yield f"Began      {verdict['start'] or 'not known'} (UTC)"
+    yield f"Finding    {clean(verdict['summary'])}"
+    yield f"Confidence {verdict['confidence']}; rule {verdict['rule_id']}"
+    yield f"Asked for  {verdict['action'].replace('_', ' ')}"
+
+
+def _part(row: Mapping[str, Any], report: Mapping[str, Any]) -> Iterable[str]:
+    yield ""
+    yield f"{clean(row['host'])} ({row['role']})"
+    facts = (
+        ("PCI slot", row["device"]),
+        ("GPU UUID", row["uuid"]),
+        ("Serial", row["serial"] or _whole_host(row)),
+        ("Model", row["model"]),
+        ("Rack", row["rack"]),
+        ("Driver", row["driver"]),
+        ("VBIOS", row["firmware"]),
+    )
+    for name, value in facts:
+        yield f"  {name:<9} {clean(value) if value else NOT_SEEN}"
+    for code in row["codes"]:
+        yield f"  {clean(code['code']):<22} {code['lines']} lines in {code['bursts']} bursts, {code['first'] or 'no stamp'} to {code['last'] or 'no stamp'}"
+        yield f"    {cell(code['text'])}"
+        for place in code["places"]:
+            yield f"    at {clean(place)}"
+    yield from _before(row["host"], report)
+
+
+def _whole_host(row: Mapping[str, Any]) -> str:
+    serials = row["host_serials"]
+    return f"one of {', '.join(serials[:16])} (inventory of the host)" if serials else ""
+
+
+def _before(host: str, report: Mapping[str, Any]) -> Iterable[str]:
+    mine = [e for e in report["earlier"] if host in e["hosts"]]
+    for row in mine[:5]:
+        yield f"  earlier   {row['start']} {row['class']} {row['why']}: {clean(row['summary'], 160)}"
+
+
+def _tail(report: Mapping[str, Any]) -> Iterable[str]:
+    yield ""
+    yield "To attach:"
+    wanted = [m["what"] for m in report["missing"]]
+    for what in wanted or ["nvidia-bug-report.log.gz of the host"]:
+        yield f"  - {clean(what)}"
