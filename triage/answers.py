@@ -23,7 +23,27 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 MAX_EVIDENCE, MAX_MISSING, MAX_OTHERS = 40, 8, 50
-GRAVITY = ("T01", "T04", "T05", "T06", "T15", "T16", "T07", "T10", "T12", "T17", "T13", "T14", "T02", "T03", "T11", "T18", "T21", "T24", "T22")
+GRAVITY = (
+    "T01",
+    "T04",
+    "T05",
+    "T06",
+    "T15",
+    "T16",
+    "T07",
+    "T10",
+    "T12",
+    "T17",
+    "T13",
+    "T14",
+    "T02",
+    "T03",
+    "T11",
+    "T18",
+    "T21",
+    "T24",
+    "T22",
+)
 Fill = dict[str, str | None]
 BLANKS = {"host": "host", "device": "GPU", "job": "job", "exclude": "hosts to leave out", "spare": "spare"}
 SILENT = {"class": "none", "symptom": None, "manifestation": "none", "layer": "unknown", "action": "none", "confidence": "probable"}
@@ -87,7 +107,9 @@ def _order(decision: Decision) -> tuple[object, ...]:
     return (live, job_failed, trouble, ended, gravity, incident.end or incident.start or 0)
 
 
-def answer(analysis: Analysis, book: Rulebook, asked: Question, rejects: int, nothing_read: bool = False, chosen: Decision | None = None) -> dict[str, Any]:
+def answer(
+    analysis: Analysis, book: Rulebook, asked: Question, rejects: int, nothing_read: bool = False, chosen: Decision | None = None
+) -> dict[str, Any]:
     """The whole answer, ready for JSON; `chosen` answers where the incident was named."""
     history = analysis.history
     decision = chosen or choose(analysis, asked)
@@ -202,7 +224,12 @@ def alternatives(decision: Decision, book: Rulebook) -> list[dict[str, str]]:
     finding = decision.finding
     rows = [{"class": b.class_id or "T24", "why": f"{b.message[:100]} on {b.host or 'an unnamed host'}"} for b in finding.rivals]
     if finding.root is not None and finding.root.user_possible and finding.shared != "job":
-        rows.append({"class": finding.class_id, "why": "hardware: the code can come from the GPU as well; it would come back on the same GPU under another user"})
+        rows.append(
+            {
+                "class": finding.class_id,
+                "why": "hardware: the code can come from the GPU as well; it would come back on the same GPU under another user",
+            }
+        )
     if finding.class_id == "T13" and finding.root is None:
         rows += [
             {"class": "T20", "why": "a rank that never called the collective (program)"},
@@ -210,9 +237,15 @@ def alternatives(decision: Decision, book: Rulebook) -> list[dict[str, str]]:
             {"class": "T04", "why": "a GPU or host that stopped without a log line"},
         ]
     if finding.class_id == "T11":
-        rows += [{"class": "T20", "why": "bad data or learning rate"}, {"class": "T11", "why": "a silent GPU error: prior 3 of 4 (ByteRobust, n = 4, weak)"}]
+        rows += [
+            {"class": "T20", "why": "bad data or learning rate"},
+            {"class": "T11", "why": "a silent GPU error: prior 3 of 4 (ByteRobust, n = 4, weak)"},
+        ]
     if finding.class_id == "T24" and finding.root is None:
-        rows += [{"class": "T15", "why": "host crash or reboot"}, {"class": "T21", "why": "slurmd or its network lost, the host itself well"}]
+        rows += [
+            {"class": "T15", "why": "host crash or reboot"},
+            {"class": "T21", "why": "slurmd or its network lost, the host itself well"},
+        ]
     return rows[:6]
 
 
@@ -235,7 +268,11 @@ def missing(decision: Decision, history: History, book: Rulebook) -> list[dict[s
     wanted = book.class_(finding.class_id).collect if finding.class_id != "none" else ()
     if decision.confidence == "confirmed":
         wanted = wanted[:2]
-    extra = [{"what": filled(c.what, fill, False), "why": c.why, "command": filled(c.command, fill, True)} for c in wanted if not _have(c.what, finding, history, fill)]
+    extra = [
+        {"what": filled(c.what, fill, False), "why": c.why, "command": filled(c.command, fill, True)}
+        for c in wanted
+        if not _have(c.what, finding, history, fill)
+    ]
     own_first = [r for r in logs if any(h in r["what"] for h in suspected)]
     rest = [r for r in logs if r not in own_first]
     return _distinct([*own_first, *extra, *rest])

@@ -45,7 +45,9 @@ def build(events: pl.DataFrame, gap_s: float, sign: Sign) -> pl.DataFrame:
     extra = pl.DataFrame(signed, schema={"class": pl.String, "role": pl.String, "layer": pl.String, "user_possible": pl.Boolean})
     frame = pl.concat([grouped, extra], how="horizontal") if grouped.height else grouped.join(extra, how="cross")
     dtypes = TABLES["bursts"].dtypes()
-    return frame.select(pl.col(name).cast(dtype) for name, dtype in dtypes.items()).sort("first", "host", "device", "burst_id", nulls_last=True)
+    return frame.select(pl.col(name).cast(dtype) for name, dtype in dtypes.items()).sort(
+        "first", "host", "device", "burst_id", nulls_last=True
+    )
 
 
 def _signed(row: Mapping[str, Any], sign: Sign) -> dict[str, Any]:

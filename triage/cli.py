@@ -56,7 +56,9 @@ class FailOn(StrEnum):
 Paths = Annotated[list[str], typer.Argument(help="Files, folders, globs, archives, or - for standard input.", show_default=False)]
 Db = Annotated[str | None, typer.Option("--db", help="DuckDB file [default: triage.duckdb where one is needed].", show_default=False)]
 Rules = Annotated[str | None, typer.Option("--rules", help="Folder of site rules, laid over the shipped ones.", show_default=False)]
-Zone = Annotated[str | None, typer.Option("--tz", help="Zone of stamps that name none: Europe/Berlin or +02:00 [default: UTC].", show_default=False)]
+Zone = Annotated[
+    str | None, typer.Option("--tz", help="Zone of stamps that name none: Europe/Berlin or +02:00 [default: UTC].", show_default=False)
+]
 Form = Annotated[Format, typer.Option("--format", help="text or json.")]
 Job = Annotated[str | None, typer.Option("--job", help="Job id.", show_default=False)]
 At = Annotated[str | None, typer.Option("--at", help="The incident at this time: 2026-11-30T13:22:03Z.", show_default=False)]
@@ -124,8 +126,13 @@ def now(
     rules: Rules = None,
     tz: Zone = None,
     form: Annotated[PageFormat, typer.Option("--format", help="text, json, md, html, slack or ticket.")] = PageFormat.TEXT,
-    explain: Annotated[bool, typer.Option("--explain", help="Show the decision rows that were tried, with the values that they saw.")] = False,
-    fail_on: Annotated[FailOn | None, typer.Option("--fail-on", help="Exit with 3 on any incident, one to act on, or one that takes a host away.", show_default=False)] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show the decision rows that were tried, with the values that they saw.")
+    ] = False,
+    fail_on: Annotated[
+        FailOn | None,
+        typer.Option("--fail-on", help="Exit with 3 on any incident, one to act on, or one that takes a host away.", show_default=False),
+    ] = None,
 ) -> None:
     """The first-ten-minutes answer: which host, what to do now, how sure, what is missing."""
     from triage import desk
@@ -142,7 +149,11 @@ def _show(answer: Answer, form: PageFormat, explain: bool) -> None:
 
     decision = answer.decision
     if form is PageFormat.JSON:
-        tried = [{"rule_id": t.rule_id, "feature": t.feature, "value": t.value, "wanted": t.wanted} for t in decision.tried] if decision and explain else None
+        tried = (
+            [{"rule_id": t.rule_id, "feature": t.feature, "value": t.value, "wanted": t.wanted} for t in decision.tried]
+            if decision and explain
+            else None
+        )
         _print_json(answer.data | ({"explain": {"tried": tried, "features": decision.finding.features}} if decision and explain else {}))
         return
     if form is PageFormat.TEXT:
@@ -166,7 +177,9 @@ def _screen(answer: Answer) -> str:
     skipped = answer.ingested.skipped if answer.ingested else []
     notes = [f"Skipped {len(skipped)} file(s): " + "; ".join(f"{p}: {r}" for p, r in skipped[:3])] if skipped else []
     if answer.data["rejects"]:
-        notes.append(f"{answer.data['rejects']} line(s) carry a needle and were not understood: triage ingest PATH --db F, then triage sql 'select * from rejects'")
+        notes.append(
+            f"{answer.data['rejects']} line(s) carry a needle and were not understood: triage ingest PATH --db F, then triage sql 'select * from rejects'"
+        )
     return "\n".join([now_screen(answer.data, titles, sentence), *notes])
 
 
@@ -199,13 +212,30 @@ def ingest(paths: Paths, db: Db = None, rules: Rules = None, tz: Zone = None, fo
 def _ingest_screen(data: Mapping[str, Any]) -> str:
     from triage.screens import safe
 
-    columns = {"path": "file", "dialect": "dialects", "lines": "lines", "events": "events", "benign": "benign", "rejects": "rejects", "span": "span", "clock": "clock", "owner": "of"}
+    columns = {
+        "path": "file",
+        "dialect": "dialects",
+        "lines": "lines",
+        "events": "events",
+        "benign": "benign",
+        "rejects": "rejects",
+        "span": "span",
+        "clock": "clock",
+        "owner": "of",
+    }
     rows = [
-        {**s, "dialect": ",".join(s["dialects"]) or "-", "span": f"{(s['first_ts'] or '-')[:19]} .. {(s['last_ts'] or '-')[:19]}", "owner": s["host"] or (f"job {s['job_id']}" if s["job_id"] else "")}
+        {
+            **s,
+            "dialect": ",".join(s["dialects"]) or "-",
+            "span": f"{(s['first_ts'] or '-')[:19]} .. {(s['last_ts'] or '-')[:19]}",
+            "owner": s["host"] or (f"job {s['job_id']}" if s["job_id"] else ""),
+        }
         for s in data["sources"]
     ]
     lines = [_table(rows, columns, "nothing new")]
-    lines.append(f"{len(data['sources'])} file(s) read, {data['unchanged']} unchanged, {data['events']} events, {data['rejects']} rejects, {data['seconds']:.1f} s -> {data['db']}")
+    lines.append(
+        f"{len(data['sources'])} file(s) read, {data['unchanged']} unchanged, {data['events']} events, {data['rejects']} rejects, {data['seconds']:.1f} s -> {data['db']}"
+    )
     lines += [f"skipped {safe(s['path'])}: {safe(s['reason'])}" for s in data["skipped"]]
     return "\n".join(lines)
 
@@ -223,14 +253,18 @@ def incidents(db: Db = None, rules: Rules = None, form: Form = Format.TEXT) -> N
 
 @app.command()
 def report(
-    incident: Annotated[str | None, typer.Argument(help="Incident id; without one --job, --at or --last chooses.", show_default=False)] = None,
+    incident: Annotated[
+        str | None, typer.Argument(help="Incident id; without one --job, --at or --last chooses.", show_default=False)
+    ] = None,
     last: Annotated[bool, typer.Option("--last", help="The incident that `now` would answer with.")] = False,
     job: Job = None,
     at: At = None,
     db: Db = None,
     rules: Rules = None,
     form: Annotated[PageFormat, typer.Option("--format", help="text, md, html, slack, ticket or json.")] = PageFormat.MD,
-    out: Annotated[str | None, typer.Option("--out", help="File to write; what people wrote between its markers is kept.", show_default=False)] = None,
+    out: Annotated[
+        str | None, typer.Option("--out", help="File to write; what people wrote between its markers is kept.", show_default=False)
+    ] = None,
 ) -> None:
     """A report of one incident to send: Markdown, HTML, chat, ticket or JSON."""
     from triage import desk
@@ -244,7 +278,7 @@ def report(
         analysis = opened.analysis
         when = parse_time(at, analysis.history.now) if at else None
         decision = desk.find_incident(analysis, incident, job, when)
-        rejects = int(opened.store.rows("SELECT count(*) AS n FROM rejects")[0]["n"])
+        rejects = int(opened.store.rows("reject_count")[0]["n"])
         data = answer(analysis, opened.book, Question(job, when), rejects, chosen=decision)
     _write_report(desk.Answer(data, decision, analysis, opened.book), form, out)
 
@@ -283,7 +317,17 @@ def bursts(
     from triage import desk
 
     data = desk.bursts(_setup(db, rules), host, code, limit)
-    columns = {"when": "first", "host": "host", "device": "device", "code": "code", "role": "role", "count": "lines", "job_id": "job", "rank": "rank", "message": "message"}
+    columns = {
+        "when": "first",
+        "host": "host",
+        "device": "device",
+        "code": "code",
+        "role": "role",
+        "count": "lines",
+        "job_id": "job",
+        "rank": "rank",
+        "message": "message",
+    }
     rows = [{**b, "when": (b["first"] or "-")[:19]} for b in data["bursts"]]
     _emit(data, form, lambda: _table(rows, columns, "no burst"))
 
@@ -361,14 +405,20 @@ def project(
     from triage.reliability import Projection
     from triage.reliability import project as projected
 
-    asked = _checked(lambda: Projection(hosts, rate, _seconds(checkpoint), _seconds(restart) or 0, _seconds(save) or 0, _seconds(queue) or 0, _seconds(run)))
+    asked = _checked(
+        lambda: Projection(
+            hosts, rate, _seconds(checkpoint), _seconds(restart) or 0, _seconds(save) or 0, _seconds(queue) or 0, _seconds(run)
+        )
+    )
     data = {"schema": 1, **projected(asked)}
     _emit(data, form, lambda: fleet_screens.figures_screen(data))
 
 
 @app.command()
 def checkpoint(
-    mtbf: Annotated[str | None, typer.Option("--mtbf", help="Mean time between failures of the job; measured when not given.", show_default=False)] = None,
+    mtbf: Annotated[
+        str | None, typer.Option("--mtbf", help="Mean time between failures of the job; measured when not given.", show_default=False)
+    ] = None,
     save: Annotated[str | None, typer.Option("--save", help="Time for which a save blocks training.", show_default=False)] = None,
     durable: Annotated[str | None, typer.Option("--durable", help="Time until a save is durable.", show_default=False)] = None,
     restart: Annotated[str | None, typer.Option("--restart", help="Time that a restart costs.", show_default=False)] = None,
@@ -400,7 +450,9 @@ def failover(
 
 
 @app.command()
-def explain(code: Annotated[str, typer.Argument(help="79, sxid 20034, nccl.timeout, exit 137, T04.")], rules: Rules = None, form: Form = Format.TEXT) -> None:
+def explain(
+    code: Annotated[str, typer.Argument(help="79, sxid 20034, nccl.timeout, exit 137, T04.")], rules: Rules = None, form: Form = Format.TEXT
+) -> None:
     """What a code means, what to do, who disagrees, and the row that decides."""
     from triage import desk
 
@@ -420,7 +472,11 @@ def sql(query: Annotated[str, typer.Argument(help="One SELECT.")], db: Db = None
 
 
 @rules_app.command("check")
-def rules_check(rules: Rules = None, samples: Annotated[str | None, typer.Option("--samples", help="Folder of decision samples.", show_default=False)] = None, form: Form = Format.TEXT) -> None:
+def rules_check(
+    rules: Rules = None,
+    samples: Annotated[str | None, typer.Option("--samples", help="Folder of decision samples.", show_default=False)] = None,
+    form: Form = Format.TEXT,
+) -> None:
     """Every fault of the rules at once, as path:line: field: what."""
     from pathlib import Path
 
@@ -429,7 +485,13 @@ def rules_check(rules: Rules = None, samples: Annotated[str | None, typer.Option
 
     book = desk.rulebook(rules)
     faults = check(book, Path(samples) if samples else None)
-    data = {"schema": 1, "faults": [str(f) for f in faults], "signatures": len(book.signatures), "rules": len(book.rules), "digest": book.digest}
+    data = {
+        "schema": 1,
+        "faults": [str(f) for f in faults],
+        "signatures": len(book.signatures),
+        "rules": len(book.rules),
+        "digest": book.digest,
+    }
     words = f"{len(book.rules)} decision rows, {len(book.signatures)} signatures, {len(book.classes)} classes: no fault (rulebook {book.digest})"
     _emit(data, form, lambda: "\n".join(str(f) for f in faults) if faults else words)
     if faults:
@@ -447,7 +509,9 @@ def rules_list(rules: Rules = None, form: Form = Format.TEXT) -> None:
 
 
 @rules_app.command("explain")
-def rules_explain(rule: Annotated[str, typer.Argument(help="Rule or signature id.")], rules: Rules = None, form: Form = Format.TEXT) -> None:
+def rules_explain(
+    rule: Annotated[str, typer.Argument(help="Rule or signature id.")], rules: Rules = None, form: Form = Format.TEXT
+) -> None:
     """One rule or signature in full."""
     from triage import desk
     from triage.screens import safe
@@ -465,7 +529,14 @@ def parsers_list(form: Form = Format.TEXT) -> None:
     """The dialects, in the order in which they are asked."""
     from triage.dialects import dialects
 
-    rows = [{"name": d.name, "kind": type(d).__name__.removesuffix("Dialect").lower(), "needles": ", ".join(getattr(d, "needles", getattr(d, "openers", ())))} for d in dialects()]
+    rows = [
+        {
+            "name": d.name,
+            "kind": type(d).__name__.removesuffix("Dialect").lower(),
+            "needles": ", ".join(getattr(d, "needles", getattr(d, "openers", ()))),
+        }
+        for d in dialects()
+    ]
     _emit({"schema": 1, "parsers": rows}, form, lambda: _table(rows, {"name": "dialect", "kind": "kind", "needles": "needles"}, ""))
 
 

@@ -123,7 +123,10 @@ def examine(dumps: Sequence[Dump], expected: int | None = None) -> Hang:
     hosts = {d.rank: d.host for d in dumps}
     sources = {d.rank: d.source_id for d in dumps}
     hang.blames = sorted(
-        (Blame(r, hosts.get(r), sum(n[0] for n in notes), "; ".join(n[1] for n in notes), max(notes)[2], sources.get(r)) for r, notes in scores.items()),
+        (
+            Blame(r, hosts.get(r), sum(n[0] for n in notes), "; ".join(n[1] for n in notes), max(notes)[2], sources.get(r))
+            for r, notes in scores.items()
+        ),
         key=lambda b: (-b.score, b.rank),
     )
     return hang

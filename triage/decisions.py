@@ -11,7 +11,8 @@ from triage.history import History
 from triage.moments import MINUTE, SECOND
 
 if TYPE_CHECKING:
-    from triage.rulebook import Rule, Rulebook, Tried
+    from triage.rule_rows import Rule
+    from triage.rulebook import Rulebook, Tried
 
 LEVELS = ("confirmed", "probable", "possible", "insufficient")
 FAILED = {"failed", "node_fail", "out_of_memory", "cancelled", "time_limit"}
@@ -146,7 +147,11 @@ def _flaps(finding: Finding, book: Rulebook) -> int:
     if root is None or root.code not in ("ib.link_down", "eth.link_down"):
         return 0
     window = int(book.threshold("link_flap_window") * SECOND)
-    drops = [b for b in finding.incident.bursts if b.code == root.code and b.host == root.host and b.device == root.device and b.first is not None]
+    drops = [
+        b
+        for b in finding.incident.bursts
+        if b.code == root.code and b.host == root.host and b.device == root.device and b.first is not None
+    ]
     return max((sum(b.count for b in drops if 0 <= (b.first or 0) - (a.first or 0) <= window) for a in drops), default=0)
 
 
@@ -226,7 +231,17 @@ def summary_of(decision: Decision, title: str) -> str:
     elif finding.shared != "none":
         parts.append(f"on {finding.features.get('root_hosts', 0)} hosts at once")
     if suspect and finding.shared == "none":
-        parts.append(" ".join(x for x in (suspect.host, f"GPU {suspect.device}" if suspect.device else "", f"rank {suspect.rank}" if suspect.rank is not None else "") if x))
+        parts.append(
+            " ".join(
+                x
+                for x in (
+                    suspect.host,
+                    f"GPU {suspect.device}" if suspect.device else "",
+                    f"rank {suspect.rank}" if suspect.rank is not None else "",
+                )
+                if x
+            )
+        )
     if incident.attempt and finding.class_id == "T23":
         parts.append(f"job {incident.attempt.job_id}" + (f" (attempt {incident.attempt.attempt + 1})" if incident.attempt.attempt else ""))
     elif incident.attempt:
@@ -251,4 +266,9 @@ def _policy_words(finding: Finding) -> str:
 
 
 def _end_words(job_end: str) -> str:
-    return {"node_fail": "lost a host", "time_limit": "reached its time limit", "out_of_memory": "out of memory", "none": "end not known"}.get(job_end, job_end)
+    return {
+        "node_fail": "lost a host",
+        "time_limit": "reached its time limit",
+        "out_of_memory": "out of memory",
+        "none": "end not known",
+    }.get(job_end, job_end)

@@ -109,7 +109,9 @@ def opened(setup: Setup) -> Iterator[Opened]:
         yield Opened(store, book)
 
 
-def now(setup: Setup, paths: Sequence[str], job: str | None, at: str | None, window: float | None, progress: Progress | None = None) -> Answer:
+def now(
+    setup: Setup, paths: Sequence[str], job: str | None, at: str | None, window: float | None, progress: Progress | None = None
+) -> Answer:
     """The first-ten-minutes answer over `paths`, joined with the history of the database where one is named."""
     from triage.moments import parse_time
     from triage.pipeline import judge, load
@@ -119,9 +121,9 @@ def now(setup: Setup, paths: Sequence[str], job: str | None, at: str | None, win
         report = read(store, paths, book, setup.zone, progress)
         history = load(store, book)
         if setup.db:
-            history.lemons = {r["host"] for r in store.rows("SELECT host FROM recurrence WHERE lemon")}
+            history.lemons = {r["host"] for r in store.rows("lemons")}
         analysis = judge(history, book, window)
-        rejects = int(store.rows("SELECT count(*) AS n FROM rejects")[0]["n"])
+        rejects = int(store.rows("reject_count")[0]["n"])
     asked = Question(job, parse_time(at, history.now) if at else None)
     nothing = not report.sources and not report.unchanged
     return Answer(answer(analysis, book, asked, rejects, nothing), choose(analysis, asked), analysis, book, report)
@@ -132,8 +134,8 @@ def ingest(setup: Setup, paths: Sequence[str], progress: Progress | None = None)
     book = rulebook(setup.rules)
     with Store(setup.path) as store:
         report = read(store, paths, book, setup.zone, progress)
-        shown = {r["source_id"]: r for r in store.rows("SELECT source_id, host, host_from, job_id, job_from, year_from FROM sources")}
-        totals = store.rows("SELECT (SELECT count(*) FROM events) AS events, (SELECT count(*) FROM rejects) AS rejects, (SELECT count(*) FROM sources) AS sources")[0]
+        shown = {r["source_id"]: r for r in store.rows("source_owners")}
+        totals = store.rows("totals")[0]
     return {
         "schema": 1,
         "db": setup.path,
@@ -157,11 +159,28 @@ def _source(row: dict[str, Any], owner: dict[str, Any]) -> dict[str, Any]:
 def incidents(setup: Setup) -> dict[str, Any]:
     """JSON of `triage incidents`, newest first."""
     with opened(setup) as db:
-        rows = db.store.rows("SELECT * FROM incidents ORDER BY start DESC NULLS LAST, incident_id")
-    keys = ("class", "symptom", "manifestation", "layer", "action", "confidence", "rule_id", "summary", "hosts", "jobs", "attempt", "gpu_hours_lost", "kind")
+        rows = db.store.rows("incidents")
+    keys = (
+        "class",
+        "symptom",
+        "manifestation",
+        "layer",
+        "action",
+        "confidence",
+        "rule_id",
+        "summary",
+        "hosts",
+        "jobs",
+        "attempt",
+        "gpu_hours_lost",
+        "kind",
+    )
     return {
         "schema": 1,
-        "incidents": [{"id": r["incident_id"], "start": iso(micros(r["start"])), "end": iso(micros(r["end"])), **{k: r[k] for k in keys}} for r in rows],
+        "incidents": [
+            {"id": r["incident_id"], "start": iso(micros(r["start"])), "end": iso(micros(r["end"])), **{k: r[k] for k in keys}}
+            for r in rows
+        ],
     }
 
 
@@ -181,12 +200,15 @@ def find_incident(analysis: Analysis, wanted: str | None, job: str | None, at: i
 
 def bursts(setup: Setup, host: str | None, code: str | None, limit: int) -> dict[str, Any]:
     """JSON of `triage bursts`."""
-    where = " AND ".join(c for c, given in (("host = $host", host), ("code = $code", code)) if given) or "true"
-    values = {k: v for k, v in (("host", host), ("code", code)) if v}
     with opened(setup) as db:
-        rows = db.store.named(f"SELECT b.*, s.path FROM bursts b JOIN sources s USING (source_id) WHERE {where} ORDER BY b.first NULLS LAST, b.burst_id LIMIT {int(limit)}", values)
+        rows = db.store.rows("bursts", host=host, code=code, most=limit)
     keys = ("host", "device", "code", "role", "class", "count", "events", "copies", "job_id", "attempt", "rank", "peer", "message", "line")
-    return {"schema": 1, "bursts": [{**{k: r[k] for k in keys}, "first": iso(micros(r["first"])), "last": iso(micros(r["last"])), "source": r["path"]} for r in rows]}
+    return {
+        "schema": 1,
+        "bursts": [
+            {**{k: r[k] for k in keys}, "first": iso(micros(r["first"])), "last": iso(micros(r["last"])), "source": r["path"]} for r in rows
+        ],
+    }
 
 
 FLEET = ("jobs", "job_hosts", "host_states", "hosts", "incidents", "findings", "bursts")
@@ -197,7 +219,7 @@ def _fleet_frames(store: Store) -> dict[str, Any]:
 
 
 def _last(store: Store) -> Any:
-    when = store.rows("SELECT max(last_ts) AS last FROM sources")[0]["last"]
+    when = store.rows("last_stamp")[0]["now"]
     if when is None:
         raise Fault("the database holds no log with times; run triage ingest PATH... --db FILE")
     return when
@@ -211,8 +233,8 @@ def lemons(setup: Setup, window_s: float | None, top: int | None) -> dict[str, A
         frames, when = _fleet_frames(db.store), _last(db.store)
     params = recurrence.Params.of(db.book.threshold)
     window = timedelta(seconds=window_s) if window_s else params.window
-    table = recurrence.build(*(frames[n] for n in FLEET), now=when, window=window, params=params)
-    return {"schema": 1, **lemon.lemons(table, *(frames[n] for n in FLEET), now=when, window=window, top=top, params=params)}
+    table = recurrence.build(**frames, now=when, window=window, params=params)
+    return {"schema": 1, **lemon.lemons(table, **frames, now=when, window=window, top=top, params=params)}
 
 
 def stats(setup: Setup, window_s: float | None) -> dict[str, Any]:
@@ -222,10 +244,9 @@ def stats(setup: Setup, window_s: float | None) -> dict[str, Any]:
     with opened(setup) as db:
         frames, when = _fleet_frames(db.store), _last(db.store)
         covered = db.store.frame("coverage")
-        steps = db.store.frame("events", "WHERE code IN ('train.step', 'train.checkpoint')")
+        steps = db.store.frame("events", "training")
     params = figures.Params(since=when - timedelta(seconds=window_s) if window_s else None)
-    order = ("jobs", "job_hosts", "host_states", "hosts", "bursts", "incidents", "findings")
-    return {"schema": 1, **figures.stats(*(frames[n] for n in order), covered, steps, now=when, params=params)}
+    return {"schema": 1, **figures.stats(**frames, coverage=covered, events=steps, now=when, params=params)}
 
 
 def spare_hosts(setup: Setup, job_nodes: int | None, job: str | None) -> dict[str, Any]:
@@ -236,11 +257,10 @@ def spare_hosts(setup: Setup, job_nodes: int | None, job: str | None) -> dict[st
     with opened(setup) as db:
         frames, when = _fleet_frames(db.store), _last(db.store)
         history = db.analysis.history
-        covered, steps = db.store.frame("coverage"), db.store.frame("events", "WHERE false")
-        lemon_hosts = db.store.rows("SELECT host, why FROM recurrence WHERE lemon ORDER BY place")
+        covered, steps = db.store.frame("coverage"), db.store.frame("events", "none")
+        lemon_hosts = db.store.rows("lemons")
     history.lemons = {r["host"] for r in lemon_hosts}
-    order = ("jobs", "job_hosts", "host_states", "hosts", "bursts", "incidents", "findings")
-    figure = figures.stats(*(frames[n] for n in order), covered, steps, now=when)
+    figure = figures.stats(**frames, coverage=covered, events=steps, now=when)
     rate = figures.steady(figure["rates"])  # type: ignore[arg-type]
     hosts = job_nodes or max(1, len(history.hosts()))
     gang = max((len(a.hosts) for a in history.attempts), default=None)

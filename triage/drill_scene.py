@@ -127,7 +127,8 @@ class Scene:
 
     def quiet(self, hosts: Iterable[str] | None = None, lines: int = 5) -> None:
         """Routine kernel lines, from before the job to after its end."""
-        first, last = self.start - 1800, self.end + 1500
+        running = any(row.state == "RUNNING" and row.job == self.job for row in self.attempts)
+        first, last = self.start - 1800, self.end + (2 if running else 1500)
         for host in self.hosts if hosts is None else hosts:
             for _ in range(lines):
                 self.log(host, self.rng.uniform(first, last), self.rng.choice(ROUTINE))

@@ -138,17 +138,31 @@ def _derived(finding: Finding, history: History) -> list[dict[str, Any]]:
             rows.append(_entry(history, source, 1, None, f"rank {blame.rank}: {blame.why}", "symptom", "flight.dump", blame.host))
     if finding.class_id == "T22":
         for late in finding.stragglers[:3]:
-            rows.append(_entry(history, late.source_id or "", 1, None, f"rank {late.rank}: {late.why}", "symptom", "flight.entry", late.host))
+            rows.append(
+                _entry(history, late.source_id or "", 1, None, f"rank {late.rank}: {late.why}", "symptom", "flight.entry", late.host)
+            )
     if finding.incident.stalled and finding.incident.attempt is not None:
         attempt = finding.incident.attempt
         last = max(history.steps.get((attempt.job_id, attempt.attempt), []), key=lambda s: s.ts or 0, default=None)
         if last is not None and last.ts is not None and (finding.incident.end or history.now):
             quiet = ((finding.incident.end or history.now or 0) - last.ts) / SECOND
-            rows.append(_entry(history, last.source_id, last.line, last.ts, f"last step {last.seq}; then no progress for {span(quiet)}", "symptom", "train.step"))
+            rows.append(
+                _entry(
+                    history,
+                    last.source_id,
+                    last.line,
+                    last.ts,
+                    f"last step {last.seq}; then no progress for {span(quiet)}",
+                    "symptom",
+                    "train.step",
+                )
+            )
     return rows
 
 
-def _entry(history: History, source: str, line: int, ts: int | None, text: str, role: str, code: str, host: str | None = None) -> dict[str, Any]:
+def _entry(
+    history: History, source: str, line: int, ts: int | None, text: str, role: str, code: str, host: str | None = None
+) -> dict[str, Any]:
     return {
         "source": history.where(source), "line": line, "ts": iso(ts), "about": iso(ts), "host": host, "text": text, "role": role, "code": code,
         "count": 1, "hosts": int(host is not None), "ranks": 0,

@@ -105,7 +105,8 @@ def _read_training(finding: Finding, history: History, threshold: Threshold) -> 
     elif ranks := paces.slow_ranks(steps, threshold("slow_mild")):
         finding.slow = "rank"
         finding.stragglers = [
-            collectives.Blame(r, None, share, f"its steps take {share:.0%} longer than the median rank's", "straggler") for r, share in ranks[:3]
+            collectives.Blame(r, None, share, f"its steps take {share:.0%} longer than the median rank's", "straggler")
+            for r, share in ranks[:3]
         ]
     elif finding.change:
         finding.slow = "step_change"
@@ -113,11 +114,19 @@ def _read_training(finding: Finding, history: History, threshold: Threshold) -> 
 
 def _lost_hosts(incident: Incident) -> list[str]:
     """Hosts that the scheduler or srun says were lost under the job."""
-    named = [b.host for b in incident.bursts if b.code in ("slurm.node_fail", "slurm.node_down", "slurm.node_not_responding") and b.host and b.role != "operator"]
+    named = [
+        b.host
+        for b in incident.bursts
+        if b.code in ("slurm.node_fail", "slurm.node_down", "slurm.node_not_responding") and b.host and b.role != "operator"
+    ]
     if incident.attempt and incident.attempt.failed_host and not _operator_ended(incident):
         named.insert(0, incident.attempt.failed_host)
     ended = incident.end
-    near = {b.host for b in incident.bursts if b.code == "slurm.node_fail" or ended is None or (b.first is not None and abs(b.first - ended) <= 5 * MINUTE)}
+    near = {
+        b.host
+        for b in incident.bursts
+        if b.code == "slurm.node_fail" or ended is None or (b.first is not None and abs(b.first - ended) <= 5 * MINUTE)
+    }
     return list(dict.fromkeys(h for h in named if h in near or h == (incident.attempt.failed_host if incident.attempt else None)))
 
 
@@ -217,7 +226,9 @@ def _find_shared(finding: Finding, history: History, threshold: Threshold) -> No
         return
     class_id = root.class_id if root else "T24"
     if class_id == "T17" and root is not None:
-        finding.shared = "storage" if len({b.peer for b in finding.roots if b.peer}) <= 2 or len(hosts) >= threshold("shared_hosts") else "none"
+        finding.shared = (
+            "storage" if len({b.peer for b in finding.roots if b.peer}) <= 2 or len(hosts) >= threshold("shared_hosts") else "none"
+        )
     elif class_id in SHARED_CLASSES and (part := history.topology.shared(hosts)):
         finding.shared, finding.shared_name = part
     elif class_id in SHARED_CLASSES and len(hosts) >= threshold("shared_hosts"):
@@ -347,13 +358,17 @@ def _suspect(finding: Finding, history: History) -> None:
         finding.suspects = _suspects_of_root(finding, history)
     elif finding.root_role == "precursor" and finding.lead is not None:
         lead = finding.lead
-        finding.suspects = [Suspect(lead.host, lead.device, None, "suspect", lead.weight / 100, lead.message[:160], lead.code, lead, lead.source_id)]
+        finding.suspects = [
+            Suspect(lead.host, lead.device, None, "suspect", lead.weight / 100, lead.message[:160], lead.code, lead, lead.source_id)
+        ]
     elif finding.class_id == "T13" and finding.hang and finding.hang.blames:
         finding.suspects = [_blamed(b, finding, history) for b in finding.hang.blames[:4]]
     elif finding.class_id == "T22":
         finding.suspects = [_blamed(b, finding, history) for b in finding.stragglers[:3]]
     elif finding.lost or finding.operator:
-        named = finding.lost or [b.host for b in incident.around if b.role == "operator" and b.host in incident.hosts and b.code == "slurm.node_down"]
+        named = finding.lost or [
+            b.host for b in incident.around if b.role == "operator" and b.host in incident.hosts and b.code == "slurm.node_down"
+        ]
         finding.suspects = [_lost_suspect(h, finding, history) for h in dict.fromkeys(named) if h]
     elif finding.class_id in ("T14", "T12"):
         finding.suspects = _blamed_peers(finding, history)
@@ -380,7 +395,20 @@ def _suspects_of_root(finding: Finding, history: History) -> list[Suspect]:
             rows[key] = Suspect(place[0], place[1], place[2], role, score, why, burst.code, burst, burst.source_id)
     for rival in finding.rivals[:2]:
         host, device, rank = _placed(rival, finding, history)
-        rows.setdefault((host, device), Suspect(host, device, rank, "suspect", rival.weight / 200, f"not excluded: {rival.message[:120]}", rival.code, rival, rival.source_id))
+        rows.setdefault(
+            (host, device),
+            Suspect(
+                host,
+                device,
+                rank,
+                "suspect",
+                rival.weight / 200,
+                f"not excluded: {rival.message[:120]}",
+                rival.code,
+                rival,
+                rival.source_id,
+            ),
+        )
     return list(rows.values())
 
 
@@ -407,13 +435,27 @@ def _blamed(blame: collectives.Blame, finding: Finding, history: History) -> Sus
     known = history.rank_host(attempt, blame.rank) if attempt else None
     host = blame.host or (known.host if known else None)
     code = "flight.dump" if blame.source_id else None
-    return Suspect(host, known.device if known else None, blame.rank, "suspect", round(min(1.0, blame.score / 5), 2), blame.why, code, None, blame.source_id)
+    return Suspect(
+        host,
+        known.device if known else None,
+        blame.rank,
+        "suspect",
+        round(min(1.0, blame.score / 5), 2),
+        blame.why,
+        code,
+        None,
+        blame.source_id,
+    )
 
 
 def _lost_suspect(host: str, finding: Finding, history: History) -> Suspect:
     attempt = finding.incident.attempt
     burst = next((b for b in finding.incident.bursts if b.host == host and b.code.startswith("slurm.node")), None)
-    times = sum(1 for a in history.attempts if a.failed_host == host and (finding.incident.end is None or (a.end or 0) <= (finding.incident.end or 0)))
+    times = sum(
+        1
+        for a in history.attempts
+        if a.failed_host == host and (finding.incident.end is None or (a.end or 0) <= (finding.incident.end or 0))
+    )
     again = f"; lost {times} times under jobs so far" if times > 1 else ""
     if finding.operator:
         reason = next((b.state for b in finding.incident.around if b.host == host and b.role == "operator" and b.state), "")
@@ -437,7 +479,17 @@ def _blamed_peers(finding: Finding, history: History) -> list[Suspect]:
     speakers = {b.host for b in incident.own if b.host}
     ranked = sorted(blames.items(), key=lambda item: (item[0] in speakers, -item[1], item[0]))
     return [
-        Suspect(host, None, None, "suspect", 0.4, f"{count} peer(s) lost it{'' if host in speakers else '; it printed nothing itself'}", first[host].code, first[host], first[host].source_id)
+        Suspect(
+            host,
+            None,
+            None,
+            "suspect",
+            0.4,
+            f"{count} peer(s) lost it{'' if host in speakers else '; it printed nothing itself'}",
+            first[host].code,
+            first[host],
+            first[host].source_id,
+        )
         for host, count in ranked[:2]
     ]
 
@@ -460,9 +512,18 @@ def _find_victims(finding: Finding, history: History) -> None:
     """Hosts of the job that only waited, or whose job was preempted."""
     incident = finding.incident
     attempt = incident.attempt
-    if attempt is None or finding.class_id in ("none", "T22") or incident.job_end in ("cancelled", "completed", "time_limit") and finding.class_id == "T23":
+    if (
+        attempt is None
+        or finding.class_id in ("none", "T22")
+        or (incident.job_end in ("cancelled", "completed", "time_limit")
+        and finding.class_id == "T23")
+    ):
         return
-    guilty = {s.host for s in finding.suspects if s.host} | {b.host for b in finding.roots if b.host and finding.shared != "storage"} | set(finding.lost)
+    guilty = (
+        {s.host for s in finding.suspects if s.host}
+        | {b.host for b in finding.roots if b.host and finding.shared != "storage"}
+        | set(finding.lost)
+    )
     if finding.shared == "job":
         guilty |= set(incident.hosts)
     why = "its job gave way" if incident.job_end == "preempted" else "no fault in its own logs; it only waited"

@@ -21,7 +21,12 @@ def checkpoint(setup: Setup, mtbf: float | None, save: float | None, durable: fl
     lacking = [name.removesuffix("_s") for name in ("mtbf_s", "save_s") if values[name] is None]
     if lacking:
         raise Fault(f"{' and '.join(lacking)} not given and not in the logs; state {' and '.join('--' + n for n in lacking)}")
-    costs = Costs(float(values["mtbf_s"] or 0), float(values["save_s"] or 0), durable, float(values["restart_s"] if values["restart_s"] is not None else 900.0))
+    costs = Costs(
+        float(values["mtbf_s"] or 0),
+        float(values["save_s"] or 0),
+        durable,
+        float(values["restart_s"] if values["restart_s"] is not None else 900.0),
+    )
     data = planned(costs)
     sources = {name: "given" if given[name] is not None else "measured" if found.get(name) is not None else "assumed" for name in given}
     return {"schema": 1, **data, "from": sources, "interval_in_use_s": found.get("interval_s")}
@@ -31,9 +36,8 @@ def _measured(setup: Setup) -> dict[str, float | None]:
     from triage.checkpointing import measured
 
     with opened(setup) as db:
-        events = db.store.frame("events", "WHERE code IN ('train.checkpoint', 'train.step')")
+        events = db.store.frame("events", "training")
         jobs = db.store.frame("jobs")
-        marks = ", ".join(f"'{c}'" for c in INFRASTRUCTURE)
-        failures = db.store.rows(f"SELECT count(*) AS n FROM incidents WHERE job_id IS NOT NULL AND class IN ({marks})")[0]["n"]
-        run = db.store.rows('SELECT sum(epoch(coalesce("end", (SELECT max(last_ts) FROM sources)) - start)) AS s FROM jobs WHERE start IS NOT NULL')[0]["s"]
+        failures = db.store.rows("job_failures", classes=list(INFRASTRUCTURE))[0]["n"]
+        run = db.store.rows("run_seconds")[0]["s"]
     return measured(events, jobs, int(failures), float(run or 0.0))

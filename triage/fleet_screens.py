@@ -27,7 +27,16 @@ def lemons_screen(data: Mapping[str, Any]) -> str:
         }
         for h in shown
     ]  # fmt: skip
-    columns = {"rank": "#", "host": "host", "mark": "", "score": "score", "rate": "failures a day [90 %]", "strikes": "strikes", "next": "next", "why": "why"}
+    columns = {
+        "rank": "#",
+        "host": "host",
+        "mark": "",
+        "score": "score",
+        "rate": "failures a day [90 %]",
+        "strikes": "strikes",
+        "next": "next",
+        "why": "why",
+    }
     lines += ["", table(rows, columns), ""]
     for host in lemons[:5]:
         lines += [cut(f"{safe(host['host'])}: {safe(why)}", width()) for why in (host["why"] or [])[1:4]]
@@ -47,16 +56,33 @@ def _backtest(found: Mapping[str, Any]) -> str:
     capture, lift, auc = found.get("capture_at_5pct"), found.get("lift"), found.get("auc")
     if capture is None:
         return "Backtest: too little history."
-    return f"Backtest: the top 5 % caught {capture:.0%} of the next week's failures (lift {lift:.1f}, AUC {auc:.2f})." if auc is not None else ""
+    return (
+        f"Backtest: the top 5 % caught {capture:.0%} of the next week's failures (lift {lift:.1f}, AUC {auc:.2f})."
+        if auc is not None
+        else ""
+    )
 
 
 def stats_screen(data: Mapping[str, Any]) -> str:
     """The main figures, a block each."""
     exposure = data["exposure"]
-    lines = ["Exposure", *(f"  {key.replace('_', ' '):28} {_number(value)}" for key, value in exposure.items() if isinstance(value, int | float | str))]
+    lines = [
+        "Exposure",
+        *(f"  {key.replace('_', ' '):28} {_number(value)}" for key, value in exposure.items() if isinstance(value, int | float | str)),
+    ]
     for name, columns in (
         ("by_class", {"class": "class", "count": "count", "gpu_hours": "GPU-h", "host_hours": "host-h"}),
-        ("by_code", {"code": "code", "bursts": "bursts", "lines": "lines", "hosts": "hosts", "mtbe_system_h": "MTBE system h", "mtbe_host_h": "MTBE host h"}),
+        (
+            "by_code",
+            {
+                "code": "code",
+                "bursts": "bursts",
+                "lines": "lines",
+                "hosts": "hosts",
+                "mtbe_system_h": "MTBE system h",
+                "mtbe_host_h": "MTBE host h",
+            },
+        ),
         ("rates", {"bucket": "bucket", "rate": "per 1,000 host-days", "low": "low", "high": "high", "failures": "failures"}),
     ):
         rows = [{k: _number(v) for k, v in row.items()} for row in data[name][:SHOWN]]
@@ -70,7 +96,11 @@ def stats_screen(data: Mapping[str, Any]) -> str:
 
 
 def _pairs(values: Mapping[str, Any]) -> list[str]:
-    return [f"  {key.replace('_', ' '):28} {_number(value)}" for key, value in values.items() if isinstance(value, int | float | str) or value is None]
+    return [
+        f"  {key.replace('_', ' '):28} {_number(value)}"
+        for key, value in values.items()
+        if isinstance(value, int | float | str) or value is None
+    ]
 
 
 def _number(value: object) -> str:
@@ -85,8 +115,15 @@ def spares_screen(data: Mapping[str, Any]) -> str:
     lines = []
     if needed:
         inputs = needed[0]["inputs"]
-        lines.append(f"{inputs['hosts']} hosts, {inputs['rate_per_1000_host_days']:.3g} failures per 1,000 host-days, back after {span(inputs['recovery_s'])}:")
-        lines.append(table([{"method": n["method"], "spares": n["spares"], "share": f"{n['share']:.1%}"} for n in needed], {"method": "method", "spares": "spares", "share": "of hosts"}))
+        lines.append(
+            f"{inputs['hosts']} hosts, {inputs['rate_per_1000_host_days']:.3g} failures per 1,000 host-days, back after {span(inputs['recovery_s'])}:"
+        )
+        lines.append(
+            table(
+                [{"method": n["method"], "spares": n["spares"], "share": f"{n['share']:.1%}"} for n in needed],
+                {"method": "method", "spares": "spares", "share": "of hosts"},
+            )
+        )
     if data.get("note"):
         lines.append(data["note"])
     if "candidates" in data:
@@ -101,7 +138,11 @@ def checkpoint_screen(data: Mapping[str, Any]) -> str:
     """Interval and waste by method, and where the inputs come from."""
     inputs = data["inputs"]
     origin = data.get("from", {})
-    lines = [f"  {name.removesuffix('_s'):10} {span(value):10} {origin.get(name, '')}" for name, value in inputs.items() if isinstance(value, int | float)]
+    lines = [
+        f"  {name.removesuffix('_s'):10} {span(value):10} {origin.get(name, '')}"
+        for name, value in inputs.items()
+        if isinstance(value, int | float)
+    ]
     rows = [{"method": r["method"], "interval": span(r["interval_s"]), "waste": f"{r['waste']:.2%}"} for r in data["rows"]]
     lines += [table(rows, {"method": "method", "interval": "every", "waste": "waste"})]
     if data.get("interval_in_use_s"):
@@ -111,4 +152,8 @@ def checkpoint_screen(data: Mapping[str, Any]) -> str:
 
 def figures_screen(data: Mapping[str, Any]) -> str:
     """Named figures, one a line."""
-    return "\n".join(f"{key.replace('_', ' '):18} {_number(value)}" for key, value in data.items() if key not in ("schema", "inputs") and not isinstance(value, dict | list))
+    return "\n".join(
+        f"{key.replace('_', ' '):18} {_number(value)}"
+        for key, value in data.items()
+        if key not in ("schema", "inputs") and not isinstance(value, dict | list)
+    )

@@ -11,7 +11,23 @@ from typing import Any
 
 from parsers.hosts import fold, is_address, plausible
 
-GENERIC = {"dmesg", "kern", "kernel", "syslog", "messages", "journal", "journalctl", "sel", "ipmi", "slurmd", "system", "log", "logs", "console", "boot"}
+GENERIC = {
+    "dmesg",
+    "kern",
+    "kernel",
+    "syslog",
+    "messages",
+    "journal",
+    "journalctl",
+    "sel",
+    "ipmi",
+    "slurmd",
+    "system",
+    "log",
+    "logs",
+    "console",
+    "boot",
+}
 LOCAL_FAMILIES = {"kernel", "bmc", "fabric"}
 LOCAL_DIALECTS = {"slurmd"}
 DAEMON_DIALECTS = {"slurmd", "slurmctld"}
@@ -65,7 +81,9 @@ class SourceView:
         return "training" in self.families or (bool(self.step_jobs) and "scheduler_log" not in self.families)
 
 
-def owners(sources: Sequence[SourceView], hosts: Iterable[str], jobs: Iterable[str], ran: Callable[[SourceView], str | None]) -> dict[str, Owner]:
+def owners(
+    sources: Sequence[SourceView], hosts: Iterable[str], jobs: Iterable[str], ran: Callable[[SourceView], str | None]
+) -> dict[str, Owner]:
     """The owner of each source.
 
     hosts  names that records or lines tell
@@ -95,19 +113,31 @@ def _own_host(owner: Owner, source: SourceView, known: set[str]) -> None:
         if name in known or fold(name) in known:
             owner.host, owner.host_from = fold(name), how
             return
-    for name in _parts(stem):
-        if name in known:
-            owner.host, owner.host_from = name, "name"
-            return
+    if name := _named_in(stem, known):
+        owner.host, owner.host_from = name, "name"
+        return
+    stem = _trimmed(stem)
     if stem.lower() not in GENERIC and plausible(stem) and any(c.isdigit() for c in stem):
         owner.host, owner.host_from = fold(stem), "name"
     elif stem.lower() in GENERIC and folder and plausible(folder) and any(c.isdigit() for c in folder):
         owner.host, owner.host_from = fold(folder), "folder"
 
 
-def _parts(stem: str) -> list[str]:
-    """`dmesg_gpu-007`, `gpu-007_kern`: the parts that could be a host, longest first."""
-    return sorted(re.split(r"[_+@]", stem), key=len, reverse=True)
+def _named_in(stem: str, known: set[str]) -> str | None:
+    """The longest known host that stands in a file name between separators: gpu-007 in slurmd-gpu-007 or gpu-007_kern."""
+    words = re.split(r"([-_+@.])", stem)
+    spans = ("".join(words[a:b]) for a in range(0, len(words), 2) for b in range(a + 1, len(words) + 1, 2))
+    return max((s for s in spans if s in known), key=len, default=None) if len(words) < 40 else None
+
+
+def _trimmed(stem: str) -> str:
+    """`dmesg-node7`, `node7_kern`: without the words that only say what kind of log it is."""
+    words = re.split(r"([-_+@])", stem)
+    while len(words) > 2 and words[0].lower() in GENERIC:
+        words = words[2:]
+    while len(words) > 2 and words[-1].lower() in GENERIC:
+        words = words[:-2]
+    return "".join(words)
 
 
 def _own_job(owner: Owner, source: SourceView, known: set[str], ran: Callable[[SourceView], str | None]) -> None:

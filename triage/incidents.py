@@ -223,5 +223,10 @@ def _of_bursts(bursts: list[Burst], history: History, threshold: Threshold) -> I
         incident.low = start - int(threshold("cause_window_before") * SECOND)
         incident.high = end + int(threshold("cause_window_after") * SECOND)
         known = {b.burst_id for b in bursts}
-        incident.around += [b for h in hosts for b in history.on_host(h, start - 10 * MINUTE, end + 10 * MINUTE) if b.burst_id not in known and b.job_id is None]
+        incident.around += [
+            b
+            for h in hosts
+            for b in history.on_host(h, start - 10 * MINUTE, end + 10 * MINUTE)
+            if b.burst_id not in known and b.job_id is None
+        ]
     return incident

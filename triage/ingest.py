@@ -219,7 +219,7 @@ class Shelf:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        rows = store.rows("SELECT source_id, digest, name_part, path, head, marks, bytes, lines FROM sources")
+        rows = store.rows("known_sources")
         self.sources: dict[str, dict[str, Any]] = {row["source_id"]: row for row in rows}
         self.pending: dict[str, Parsed] = {}
         self.dropped: list[str] = []
@@ -280,8 +280,8 @@ class Shelf:
         if source_id in self.pending:
             return self.pending[source_id].tables
         return {
-            "events": self.store.rows("SELECT line_first, line_last, code, message FROM events WHERE source_id = ?", [source_id]),
-            "rejects": self.store.rows("SELECT line, reason FROM rejects WHERE source_id = ?", [source_id]),
+            "events": self.store.rows("source_events", source=source_id),
+            "rejects": self.store.rows("source_rejects", source=source_id),
         }
 
     def _forget(self, source_id: str) -> None:
@@ -296,7 +296,7 @@ class Shelf:
             for source_id in self.dropped:
                 self.store.drop_source(source_id)
             for source_id, path in self.renamed.items():
-                self.store.execute("UPDATE sources SET path = ? WHERE source_id = ?", [path, source_id])
+                self.store.rename_source(source_id, path)
             self.store.add("sources", [p.source for p in self.pending.values()])
             for table in ("events", "rejects", "coverage", *RECORD_TABLES.values()):
                 self.store.add(table, [row for p in self.pending.values() for row in p.tables.get(table, ())])

@@ -103,7 +103,7 @@ def _attempts(job_id: str, records: Sequence[Row]) -> list[Attempt]:
         _merge(attempt, record)
     if not attempts:
         _add_facts(attempts, job_id, records)
-    return sorted(attempts, key=lambda a: (a.start if a.start is not None else a.end or 0))
+    return sorted(attempts, key=lambda a: a.start if a.start is not None else a.end or 0)
 
 
 def _add_facts(attempts: list[Attempt], job_id: str, records: Sequence[Row]) -> None:
@@ -128,7 +128,21 @@ def _same(attempts: Sequence[Attempt], record: Row) -> Attempt | None:
 
 def _merge(attempt: Attempt, record: Row) -> None:
     """The most trusted record that says a field wins; records come best first."""
-    for name in ("name", "user", "partition", "state", "nodes", "gpus", "submit", "start", "end", "exit_code", "signal", "reason", "preemptor"):
+    for name in (
+        "name",
+        "user",
+        "partition",
+        "state",
+        "nodes",
+        "gpus",
+        "submit",
+        "start",
+        "end",
+        "exit_code",
+        "signal",
+        "reason",
+        "preemptor",
+    ):
         if getattr(attempt, name) is None and record[name] is not None:
             setattr(attempt, name, record[name])
     if not attempt.hosts and record["hosts"]:

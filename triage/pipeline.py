@@ -18,18 +18,15 @@ from triage.history import Burst, History, HostState, Rank, Step, spans_of
 from triage.identity import SourceView
 from triage.incidents import build as build_incidents
 from triage.jobs import Attempt
-from triage.moments import SECOND, micros, moment
+from triage.moments import MINUTE, SECOND, micros
 from triage.schema import TABLES
 from triage.store import MEMORY, Store, frame_of
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from triage.rulebook import Rulebook, Signature
-
-ACT_CODES = ("slurm.preempt", "slurm.requeue", "slurm.node_fail", "slurm.job_killed", "slurm.job_end")
-FACT_ROLES = "('fact', 'noise')"
-DUMP_CODES = ("flight.dump", "flight.status", "flight.entry", "torch.flight")
+    from triage.rule_rows import Signature
+    from triage.rulebook import Rulebook
 
 
 @dataclass(slots=True)
@@ -42,7 +39,7 @@ class Analysis:
 
 def stamp_of(store: Store, book: Rulebook) -> str:
     """What the analysis tables depend on: the sources and the rules."""
-    rows = store.rows("SELECT source_id FROM sources ORDER BY source_id")
+    rows = store.rows("source_ids")
     text = "\n".join(r["source_id"] for r in rows)
     return hashlib.sha256(f"{text}\n{book.digest}".encode()).hexdigest()[:16]
 
@@ -64,15 +61,17 @@ def resolve(store: Store, _book: Rulebook) -> None:
     """Years, hosts and jobs of whole sources."""
     _shift_years(store)
     views = _source_views(store)
-    known_jobs = {r["job_id"] for r in store.rows("SELECT DISTINCT job_id FROM job_records")}
+    known_jobs = {r["job_id"] for r in store.rows("recorded_jobs")}
     hosts = _known_hosts(store)
     owners = identity.owners(views, hosts, known_jobs, _fitting_job(store))
-    rows = [{"source_id": s, "host": o.host, "host_from": o.host_from, "job_id": o.job_id, "job_from": o.job_from} for s, o in owners.items()]
+    rows = [
+        {"source_id": s, "host": o.host, "host_from": o.host_from, "job_id": o.job_id, "job_from": o.job_from} for s, o in owners.items()
+    ]
     store.apply_owners(rows)
 
 
 def _shift_years(store: Store) -> None:
-    rows = store.rows("SELECT source_id, first_ts, last_ts, year_from, year_shift FROM sources WHERE first_ts IS NOT NULL")
+    rows = store.rows("source_spans")
     dated = [(r["first_ts"], r["last_ts"]) for r in rows if r["year_from"] not in ("mtime", "peers")]
     for row in rows:
         if row["year_from"] in ("mtime", "peers"):
@@ -81,17 +80,17 @@ def _shift_years(store: Store) -> None:
 
 
 def _known_hosts(store: Store) -> set[str]:
-    return {r["host"] for r in store.rows("SELECT host FROM all_hosts")}
+    return {r["host"] for r in store.rows("known_hosts")}
 
 
 def _source_views(store: Store) -> list[SourceView]:
-    rows = store.rows("SELECT * FROM source_views")
+    rows = store.rows("source_views")
     return identity.views({**r, "first": micros(r["first_ts"]), "last": micros(r["last_ts"])} for r in rows)
 
 
 def _fitting_job(store: Store) -> Callable[[SourceView], str | None]:
     """The one recorded job whose hosts and times fit a source."""
-    rows = store.rows("SELECT job_id, hosts, start, \"end\" FROM job_records WHERE start IS NOT NULL AND len(hosts) > 0")
+    rows = store.rows("recorded_runs")
 
     def fitting(source: SourceView) -> str | None:
         if source.first is None or source.last is None or not source.line_hosts:
@@ -101,7 +100,7 @@ def _fitting_job(store: Store) -> Callable[[SourceView], str | None]:
             for r in rows
             if source.line_hosts <= set(r["hosts"])
             and (micros(r["start"]) or 0) - 60 * SECOND <= source.first
-            and (r["end"] is None or source.first <= (micros(r["end"]) or 0) + 60 * SECOND)
+            and (r["end"] is None or source.last <= (micros(r["end"]) or 0) + 10 * MINUTE)
         }
         return jobs_found.pop() if len(jobs_found) == 1 else None
 
@@ -110,8 +109,8 @@ def _fitting_job(store: Store) -> Callable[[SourceView], str | None]:
 
 def build_jobs(store: Store, _book: Rulebook) -> None:
     """Tables jobs, job_hosts; attempts of events."""
-    records = [_in_micros(r, "submit", "start", "end") for r in store.rows("SELECT * FROM job_records")]
-    acts = [_in_micros(r, "ts") for r in store.rows(f"SELECT * FROM events WHERE job_id IS NOT NULL AND code IN {ACT_CODES}")]
+    records = [_in_micros(r, "submit", "start", "end") for r in store.rows("job_records")]
+    acts = [_in_micros(r, "ts") for r in store.rows("job_acts")]
     attempts = jobs.build(records, acts)
     attempts += jobs.from_outputs(_outputs(store), attempts)
     jobs.add_collected_hosts(attempts, _collected_hosts(store))
@@ -122,7 +121,9 @@ def build_jobs(store: Store, _book: Rulebook) -> None:
         jobs.cost(attempt, now)
     store.replace("jobs", _frame("jobs", [_job_row(a) for a in attempts]))
     hosts = [
-        {"job_id": a.job_id, "attempt": a.attempt, "host": h, "start": a.start, "end": a.end} for a in attempts for h in dict.fromkeys(a.hosts)
+        {"job_id": a.job_id, "attempt": a.attempt, "host": h, "start": a.start, "end": a.end}
+        for a in attempts
+        for h in dict.fromkeys(a.hosts)
     ]
     store.replace("job_hosts", _frame("job_hosts", hosts))
     store.assign_attempts()
@@ -130,7 +131,7 @@ def build_jobs(store: Store, _book: Rulebook) -> None:
 
 def _collected_hosts(store: Store) -> dict[str, tuple[int, int]]:
     """Hosts whose kernel log was collected, with its span."""
-    rows = store.rows("SELECT host, min(first) AS first, max(\"last\") AS last_ts FROM covered WHERE family = 'kernel' AND host IS NOT NULL AND first IS NOT NULL GROUP BY host")
+    rows = store.rows("collected_hosts")
     return {r["host"]: (micros(r["first"]) or 0, micros(r["last_ts"]) or 0) for r in rows}
 
 
@@ -139,18 +140,18 @@ def _job_row(attempt: Attempt) -> dict[str, Any]:
 
 
 def _now(store: Store) -> int | None:
-    return micros(store.rows("SELECT max(last_ts) AS now FROM sources")[0]["now"])
+    return micros(store.rows("last_stamp")[0]["now"])
 
 
 def _outputs(store: Store) -> list[dict[str, Any]]:
-    rows = store.rows("SELECT * FROM job_outputs")
+    rows = store.rows("job_outputs")
     return [_in_micros(r, "first", "last") | {"hosts": sorted(h for h in r["hosts"] or () if h and h != "localhost")} for r in rows]
 
 
 def _fill_checkpoints(store: Store, attempts: Sequence[Attempt]) -> None:
     """The last checkpoint that an attempt saved, from the stamps of its output."""
     saved: defaultdict[str, list[int]] = defaultdict(list)
-    for row in store.rows("SELECT job_id, ts_near FROM events WHERE code = 'train.checkpoint' AND state = 'saved' AND ts_near IS NOT NULL AND job_id IS NOT NULL"):
+    for row in store.rows("checkpoints"):
         saved[row["job_id"]].append(micros(row["ts_near"]) or 0)
     for attempt in attempts:
         low, high = attempt.start or 0, attempt.end if attempt.end is not None else 1 << 62
@@ -159,8 +160,8 @@ def _fill_checkpoints(store: Store, attempts: Sequence[Attempt]) -> None:
 
 def _fill_gpus(store: Store, attempts: Sequence[Attempt]) -> None:
     """GPUs of attempts whose records do not say: the size of the largest communicator, else GPUs per host of the inventory."""
-    sizes = {r["job_id"]: r["size"] for r in store.rows("SELECT job_id, max(nranks) AS size FROM rank_records WHERE job_id IS NOT NULL GROUP BY job_id")}
-    per_host = {r["host"]: r["gpus"] for r in store.rows("SELECT host, max(gpus) AS gpus FROM host_records WHERE gpus IS NOT NULL GROUP BY host")}
+    sizes = {r["job_id"]: r["size"] for r in store.rows("world_sizes")}
+    per_host = {r["host"]: r["gpus"] for r in store.rows("host_gpus")}
     for attempt in attempts:
         if attempt.gpus is None:
             inventory = [per_host[h] for h in attempt.hosts if h in per_host]
@@ -170,15 +171,15 @@ def _fill_gpus(store: Store, attempts: Sequence[Attempt]) -> None:
 
 def build_hosts(store: Store, _book: Rulebook) -> None:
     """Tables hosts, host_states."""
-    rows = topology.build(store.rows("SELECT * FROM host_records"), sorted(_known_hosts(store)))
+    rows = topology.build(store.rows("host_records"), sorted(_known_hosts(store)))
     store.replace("hosts", _frame("hosts", rows))
-    states = store.rows('SELECT host, state, ts AS start, "end", reason, "user", basis, source_id, line FROM state_records')
+    states = store.rows("state_records")
     store.replace("host_states", _frame("host_states", states))
 
 
 def build_ranks(store: Store, _book: Rulebook) -> None:
     """Table ranks: of each attempt the ranks of its largest communicator, completed from launcher records."""
-    store.replace("ranks", _frame("ranks", _merged_ranks(store.rows("SELECT * FROM rank_views"))))
+    store.replace("ranks", _frame("ranks", _merged_ranks(store.rows("rank_views"))))
 
 
 def _merged_ranks(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -191,7 +192,9 @@ def _merged_ranks(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         key = (row["job_id"], row["attempt"])
         if row["nranks"] is not None and row["nranks"] < largest[key]:
             continue
-        place = merged.setdefault((*key, row["rank"]), {k: row[k] for k in ("job_id", "attempt", "source_id", "rank", "nranks", "basis", "line")})
+        place = merged.setdefault(
+            (*key, row["rank"]), {k: row[k] for k in ("job_id", "attempt", "source_id", "rank", "nranks", "basis", "line")}
+        )
         for name in ("host", "device"):
             if not place.get(name) and row[name] and row[name] != "localhost":
                 place[name] = row[name]
@@ -202,10 +205,9 @@ def build_bursts(store: Store, book: Rulebook) -> None:
     """Table bursts."""
     from triage import bursts
 
-    codes = sorted(r["code"] for r in store.rows("SELECT DISTINCT code FROM events"))
+    codes = [r["code"] for r in store.rows("codes")]
     wanted = [c for c in codes if any(s.role not in ("fact", "noise") for s in _possible(book, c))]
-    marks = ", ".join("?" for _ in wanted)
-    events = store.frame("events", f"WHERE code IN ({marks})", wanted) if wanted else store.frame("events", "WHERE false")
+    events = store.frame("events", "codes", codes=wanted)
     frame = bursts.build(events, book.threshold("burst_gap"), lambda *event: _Signed(book.signature_for(*event)))
     store.replace("bursts", frame)
 
@@ -237,13 +239,13 @@ STAGES: tuple[tuple[str, Callable[[Store, Rulebook], None]], ...] = (
 
 def load(store: Store, book: Rulebook) -> History:
     """The indexed history of an analysed store."""
-    history = History(now=_now(store), paths={r["source_id"]: r["path"] for r in store.rows("SELECT source_id, path FROM sources")})
+    history = History(now=_now(store), paths={r["source_id"]: r["path"] for r in store.rows("source_paths")})
     history.attempts = _attempts(store)
-    history.topology = topology.Topology.of(store.rows("SELECT * FROM hosts"))
-    history.spans = spans_of(_in_micros(r, "first", "last") for r in store.rows("SELECT * FROM covered"))
+    history.topology = topology.Topology.of(store.rows("hosts"))
+    history.spans = spans_of(_in_micros(r, "first", "last") for r in store.rows("covered"))
     history.states = _states(store)
     history.ranks = _ranks(store)
-    history.bursts = [_burst(r, book) for r in store.rows(f"SELECT * FROM bursts WHERE role NOT IN {FACT_ROLES}")]
+    history.bursts = [_burst(r, book) for r in store.rows("telling_bursts")]
     history.steps = _steps(store)
     history.dumps = _dumps(store)
     return history.index()
@@ -251,10 +253,10 @@ def load(store: Store, book: Rulebook) -> History:
 
 def _attempts(store: Store) -> list[Attempt]:
     hosts: defaultdict[tuple[str, int], list[str]] = defaultdict(list)
-    for row in store.rows("SELECT job_id, attempt, host FROM job_hosts ORDER BY host"):
+    for row in store.rows("job_hosts"):
         hosts[row["job_id"], row["attempt"]].append(row["host"])
     attempts = []
-    for row in store.rows("SELECT * FROM jobs ORDER BY start, job_id, attempt"):
+    for row in store.rows("jobs"):
         values = _in_micros(row, "submit", "start", "end", "last_checkpoint")
         attempt = Attempt(**values, hosts=hosts[row["job_id"], row["attempt"]])
         attempt.guessed = {"start", "end"} if attempt.known_from == "output" else set()
@@ -283,7 +285,7 @@ def _burst(row: Mapping[str, Any], book: Rulebook) -> Burst:
 
 def _states(store: Store) -> dict[str, list[HostState]]:
     found: defaultdict[str, list[HostState]] = defaultdict(list)
-    for row in store.rows('SELECT * FROM host_states ORDER BY host, start, source_id, line'):
+    for row in store.rows("host_states"):
         values = _in_micros(row, "start", "end")
         values |= {"reason": row["reason"] or "", "user": row["user"] or ""}
         found[row["host"]].append(HostState(**values))
@@ -292,16 +294,14 @@ def _states(store: Store) -> dict[str, list[HostState]]:
 
 def _ranks(store: Store) -> dict[tuple[str, int], dict[int, Rank]]:
     found: defaultdict[tuple[str, int], dict[int, Rank]] = defaultdict(dict)
-    for row in store.rows("SELECT * FROM ranks"):
+    for row in store.rows("ranks"):
         found[row["job_id"], row["attempt"]][row["rank"]] = Rank(row["rank"], row["host"], row["device"])
     return dict(found)
 
 
 def _steps(store: Store) -> dict[tuple[str, int], list[Step]]:
     found: defaultdict[tuple[str, int], list[Step]] = defaultdict(list)
-    query = """SELECT job_id, attempt, seq, ts, duration_s, value, rank, source_id, line_first FROM events
-        WHERE code = 'train.step' AND job_id IS NOT NULL AND attempt IS NOT NULL ORDER BY source_id, line_first"""
-    for r in store.rows(query):
+    for r in store.rows("steps"):
         step = Step(r["seq"] or 0, micros(r["ts"]), r["duration_s"], r["value"], r["rank"], r["source_id"], r["line_first"])
         found[r["job_id"], r["attempt"]].append(step)
     return dict(found)
@@ -309,8 +309,7 @@ def _steps(store: Store) -> dict[tuple[str, int], list[Step]]:
 
 def _dumps(store: Store) -> dict[tuple[str, int], list[collectives.Dump]]:
     found: defaultdict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
-    query = f"SELECT * FROM events WHERE code IN {DUMP_CODES} AND job_id IS NOT NULL AND attempt IS NOT NULL ORDER BY event_id"
-    for row in store.rows(query):
+    for row in store.rows("dumps"):
         found[row["job_id"], row["attempt"]].append(_in_micros(row, "ts"))
     return {key: collectives.dumps_of(rows) for key, rows in found.items()}
 
@@ -336,10 +335,6 @@ def _in_micros(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {**row, **{n: micros(row[n]) for n in names}}
 
 
-def as_time(ts: int | None) -> Any:
-    """A stamp as the tables keep it."""
-    return None if ts is None else moment(ts)
-
 
 def publish(store: Store, analysis: Analysis, book: Rulebook) -> None:
     """Tables incidents, incident_bursts, findings, decisions, spares."""
@@ -355,7 +350,7 @@ def build_recurrence(store: Store, book: Rulebook) -> None:
 
     from triage import recurrence
 
-    now = store.rows("SELECT max(last_ts) AS now FROM sources")[0]["now"]
+    now = store.rows("last_stamp")[0]["now"]
     if now is None:
         return
     frames = [store.frame(name) for name in ("jobs", "job_hosts", "host_states", "hosts", "incidents", "findings", "bursts")]

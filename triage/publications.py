@@ -77,7 +77,16 @@ def _findings(decision: Decision) -> Iterable[dict[str, Any]]:
             "why": suspect.why, "source_id": suspect.source_id, "line": burst.line if burst else None,
         }  # fmt: skip
     for offset, (host, why) in enumerate(finding.victims, place + 1):
-        yield {"incident_id": name, "place": offset, "host": host, "role": "victim", "score": 0.0, "class": finding.class_id, "why": why, "ts": finding.incident.start}
+        yield {
+            "incident_id": name,
+            "place": offset,
+            "host": host,
+            "role": "victim",
+            "score": 0.0,
+            "class": finding.class_id,
+            "why": why,
+            "ts": finding.incident.start,
+        }
 
 
 def _decision(decision: Decision, book: Rulebook) -> dict[str, Any]:

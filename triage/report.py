@@ -9,17 +9,19 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from triage import causality, excerpt, hardware, lost_time, timeline
-from triage.answers import Question, answer, hosts_of, others, title_of
+from triage.answers import Question, answer, fill_of, filled, hosts_of, others, title_of
 from triage.decisions import Decision, summary_of
 from triage.faults import Fault
 from triage.moments import iso
+from triage.rule_tables import FEATURES
 
 if TYPE_CHECKING:
+    from triage.history import History
     from triage.pipeline import Analysis
     from triage.rulebook import Rulebook
     from triage.store import Store
@@ -36,6 +38,8 @@ PEOPLE = (
     ("lessons", "Lessons", "what went well, what did not, where we were lucky"),
 )
 """Places for people: name, title, hint."""
+ESSENCE = ("class", "root_code", "root_role")
+"""Features that say what happened, not under which circumstances."""
 
 _KEPT = re.compile(r"^<!-- triage:keep ([a-z]{1,20}) -->[ \t]*\n(.*?)^<!-- /triage:keep \1 -->[ \t]*$", re.MULTILINE | re.DOTALL)
 
@@ -73,7 +77,7 @@ def _of_decision(
     return {
         "id": decision.finding.incident.incident_id,
         "title": title_of(decision.finding.class_id, book),
-        "rule": _rule(decision, book),
+        "rule": _rule(decision, book, history),
         "timeline": timeline.timeline_of(decision, history),
         "graph": causality.graph_of(evidence, decision, history),
         "excerpts": [_shown(row, excerpts) for row in evidence],
@@ -81,7 +85,7 @@ def _of_decision(
         "earlier": earlier(analysis, decision),
         "phases": lost_time.phases_of(decision, history),
         "questions": questions(report, decision, read),
-        "would_change": would_change(decision),
+        "would_change": would_change(decision, book),
     }
 
 
@@ -90,7 +94,7 @@ def _source(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: row[name] for name in names}
 
 
-def _rule(decision: Decision, book: Rulebook) -> dict[str, Any]:
+def _rule(decision: Decision, book: Rulebook, history: History) -> dict[str, Any]:
     """The row that decided, what it saw, and how its action is undone."""
     rule, action = decision.rule, book.action(decision.action)
     return {
@@ -101,7 +105,7 @@ def _rule(decision: Decision, book: Rulebook) -> dict[str, Any]:
         "rulebook": book.digest,
         "features": {name: value for name, value in decision.finding.features.items() if isinstance(value, str | bool | int | float)},
         "action_title": action.title,
-        "undo": action.undo,
+        "undo": filled(action.undo, fill_of(decision, history), True) if action.isolating else "",
         "confidence": next((level.definition for level in book.levels if level.id == decision.confidence), ""),
     }
 
@@ -185,17 +189,28 @@ def _clock_question(row: Mapping[str, Any]) -> dict[str, str]:
     return {"question": f"Are the times of {row['path']} right?", "why": why[row["clock"]], "command": ""}
 
 
-def would_change(decision: Decision) -> list[dict[str, str]]:
-    """Rows above the one that decided that only a circumstance held back: if `feature` were as wanted, the row would have been asked on."""
-    circumstances = [t for t in decision.tried if t.feature is not None and t.feature not in ("class", "root_code", "root_role")]
-    rows = [{"rule": t.rule_id, "feature": str(t.feature), "value": _words(t.value), "wanted": _words(t.wanted)} for t in circumstances]
+def would_change(decision: Decision, book: Rulebook) -> list[dict[str, str]]:
+    """Rows above the one that decided which one circumstance alone held back, and that would act otherwise: rule, action, feature, value, wanted."""
+    values = {name: feature.default for name, feature in FEATURES.items()}
+    values |= {name: value for name, value in decision.finding.features.items() if isinstance(value, str | bool | int | float)}
+    rows = []
+    for rule, box in book.boxes:
+        if rule.id == decision.rule.id:
+            break
+        misses = [name for name, cell in box.items() if not cell.holds(values[name])]
+        if len(misses) == 1 and misses[0] not in ESSENCE and rule.action != decision.action:
+            name = misses[0]
+            wanted = _words(rule.when[name], book)
+            rows.append({"rule": rule.id, "action": rule.action, "feature": name, "value": str(values[name]).lower(), "wanted": wanted})
     return rows[-MOST_WOULD_CHANGE:]
 
 
-def _words(value: object) -> str:
-    if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping):
-        return " or ".join(str(v) for v in value)
-    return str(value)
+def _words(wanted: object, book: Rulebook) -> str:
+    """`>=@breaker_share` as `>=0.3`, lists with `or`."""
+    if isinstance(wanted, Sequence) and not isinstance(wanted, str):
+        return " or ".join(_words(part, book) for part in wanted)
+    text = str(wanted).lower() if isinstance(wanted, bool) else str(wanted)
+    return re.sub(r"@([a-z_0-9]+)", lambda found: f"{book.threshold(found[1]):g}", text)
 
 
 def keep(report: dict[str, Any], old: str) -> dict[str, Any]:

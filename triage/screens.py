@@ -106,7 +106,11 @@ def _suspected(answer: Mapping[str, Any]) -> list[str]:
     suspects = answer["suspects"]
     if len(suspects) == 1 and suspects[0]["role"] == "culprit":
         return []
-    return [" ".join(p for p in (safe(s["host"] or ""), f"rank {s['rank']}" if s["rank"] is not None else "", s["device"] or "") if p) + f": {safe(s['why'])}" for s in suspects[:4]]
+    return [
+        " ".join(p for p in (safe(s["host"] or ""), f"rank {s['rank']}" if s["rank"] is not None else "", s["device"] or "") if p)
+        + f": {safe(s['why'])}"
+        for s in suspects[:4]
+    ]
 
 
 def _not_guilty(answer: Mapping[str, Any]) -> list[str]:
@@ -171,7 +175,9 @@ def tried_screen(tried: Sequence[Any], features: Mapping[str, object]) -> str:
     """`--explain`: the rows of the decision table in order, and the first cell that kept each from deciding."""
     lines = ["Rows tried:"]
     for row in tried:
-        lines.append(f"  {row.rule_id}: decided" if row.feature is None else f"  {row.rule_id}: {row.feature} is {row.value!r}, wants {row.wanted!r}")
+        lines.append(
+            f"  {row.rule_id}: decided" if row.feature is None else f"  {row.rule_id}: {row.feature} is {row.value!r}, wants {row.wanted!r}"
+        )
     seen = ", ".join(f"{k}={v!r}" for k, v in sorted(features.items()) if v not in (False, 0, 0.0, "none"))
     return "\n".join([*lines, f"Features: {safe(seen)}"])
 

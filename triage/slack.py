@@ -18,7 +18,7 @@ def slack(answer: Mapping[str, Any]) -> list[Block]:
     verdict = answer["verdict"]
     blocks = [_header(verdict), _section(mrkdwn(verdict["summary"])), _fields(verdict, answer)]
     blocks += _list("Suspects", [_suspect(s) for s in answer["suspects"]], MOST_SUSPECTS)
-    blocks += _list("Do now", [f"{mrkdwn(c['what'])}\n```{mrkdwn(c['command'], 800)}```" for c in answer["commands"]], MOST_COMMANDS, "\n")
+    blocks += _list("Do now", [f"{mrkdwn(c['what'], 100)}\n```{mrkdwn(c['command'], 400)}```" for c in answer["commands"]], MOST_COMMANDS, "\n")
     blocks += _list("Evidence", [_evidence(e) for e in _telling(answer["evidence"])], MOST_EVIDENCE)
     blocks += _list("Still missing", [f"{mrkdwn(m['what'])}: {mrkdwn(m['why'])}" for m in answer["missing"]], 5)
     blocks += _list("Could also be", [f"{mrkdwn(a['class'])}: {mrkdwn(a['why'])}" for a in answer["alternatives"]], 4)

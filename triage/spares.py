@@ -9,7 +9,7 @@ from triage.decisions import Decision
 from triage.history import History, HostState
 from triage.moments import DAY, MINUTE, span
 
-BAD_STATES = {"down", "drain", "fail", "boot", "unknown"}
+BAD_STATES = {"down", "drain", "fail", "unknown"}
 IDLE, BUSY = "idle", {"alloc", "mixed"}
 MOST = 5
 
@@ -48,7 +48,7 @@ def _idle(history: History, host: str, ts: int) -> bool:
     if any(a.end is None or a.end > ts for a in history.runs_on(host) if a.start is not None and a.start <= _horizon(states, ts)):
         return False
     said = [s for s in known if s.state == IDLE or s.state in BUSY]
-    last = max(said, key=lambda s: (_when(s) or 0, s.state == IDLE), default=None)
+    last = max(said, key=lambda s: (_when(s) is None, _when(s) or 0, s.state == IDLE), default=None)
     return last is not None and last.state == IDLE and not _used_since(history, host, last, ts)
 
 
@@ -62,17 +62,22 @@ def _used_since(history: History, host: str, idle: HostState, ts: int) -> bool:
 
 
 def _when(state: HostState) -> int | None:
+    """When a state was told; None for a snapshot without a time, which is as new as the bundle that it came with."""
     return state.start
 
 
 def _holds(state: HostState, ts: int) -> bool:
     """Whether a bad state holds at `ts` or has not ended since; snapshots without an end hold."""
-    return state.end is None or state.end > ts - 30 * MINUTE and (state.start is None or state.start <= ts + 30 * MINUTE)
+    return state.end is None or (state.end > ts - 30 * MINUTE and (state.start is None or state.start <= ts + 30 * MINUTE))
 
 
 def _clean_for(history: History, host: str, ts: int) -> int | None:
     """Microseconds since the host's last root or loss; None when no log of it was read."""
-    faults = [b.first for b in history.on_host(host, 0, ts) if b.first is not None and (b.role == "root" or b.code in ("slurm.node_down", "slurm.node_fail"))]
+    faults = [
+        b.first
+        for b in history.on_host(host, 0, ts)
+        if b.first is not None and (b.role == "root" or b.code in ("slurm.node_down", "slurm.node_fail"))
+    ]
     if faults:
         return ts - max(faults)
     firsts = [first for first, _ in history.spans.get((host, "kernel"), [])]

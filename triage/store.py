@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import duckdb
 
 from triage.faults import Fault
+from triage.statements import PARTS, QUERIES
 from triage.schema import RAW, TABLES, TIME, VERSION, Table
 
 if TYPE_CHECKING:
@@ -112,7 +113,9 @@ class Store:
             self._connection.execute(table.ddl)
         for view in VIEWS:
             self._connection.execute(view)
-        self._connection.execute("INSERT INTO meta SELECT 'schema', ? WHERE NOT EXISTS (SELECT 1 FROM meta WHERE name = 'schema')", [str(VERSION)])
+        self._connection.execute(
+            "INSERT INTO meta SELECT 'schema', ? WHERE NOT EXISTS (SELECT 1 FROM meta WHERE name = 'schema')", [str(VERSION)]
+        )
 
     def _check_version(self) -> None:
         found = self.meta("schema")
@@ -122,10 +125,10 @@ class Store:
     def meta(self, name: str) -> str | None:
         """A value of `meta`, None when absent; raises StoreFault when the file is no triage database."""
         try:
-            row = self._connection.execute("SELECT value FROM meta WHERE name = ?", [name]).fetchone()
+            rows = self._connection.execute("SELECT value FROM meta WHERE name = ?", [name]).fetchall()
         except duckdb.Error as error:
             raise StoreFault(f"{self.path}: not a triage database; name another with --db or run triage ingest") from error
-        return None if row is None else str(row[0])
+        return str(rows[0][0]) if rows else None
 
     def set_meta(self, name: str, value: str) -> None:
         self._connection.execute("DELETE FROM meta WHERE name = ?", [name])
@@ -171,11 +174,20 @@ class Store:
         for table in RAW:
             self._connection.execute(f"DELETE FROM {table} WHERE source_id = ?", [source_id])
 
+    def rename_source(self, source_id: str, path: str) -> None:
+        """The same bytes were found under another path."""
+        self._connection.execute("UPDATE sources SET path = ? WHERE source_id = ?", [path, source_id])
+
     def apply_owners(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Write host and job of whole sources into `sources` and into events and records that do not say themselves."""
-        self._connection.execute("CREATE OR REPLACE TEMP TABLE owners (source_id VARCHAR, host VARCHAR, host_from VARCHAR, job_id VARCHAR, job_from VARCHAR)")
+        self._connection.execute(
+            "CREATE OR REPLACE TEMP TABLE owners (source_id VARCHAR, host VARCHAR, host_from VARCHAR, job_id VARCHAR, job_from VARCHAR)"
+        )
         if rows:
-            self._connection.executemany("INSERT INTO owners VALUES (?, ?, ?, ?, ?)", [tuple(r[k] for k in ("source_id", "host", "host_from", "job_id", "job_from")) for r in rows])
+            self._connection.executemany(
+                "INSERT INTO owners VALUES (?, ?, ?, ?, ?)",
+                [tuple(r[k] for k in ("source_id", "host", "host_from", "job_id", "job_from")) for r in rows],
+            )
         for statement in OWNERSHIP:
             self._connection.execute(statement)
 
@@ -188,7 +200,8 @@ class Store:
                 {"by": by, "source": source_id},
             )
             self._connection.execute(
-                'UPDATE coverage SET first = first + to_years($by), "last" = "last" + to_years($by) WHERE source_id = $source', {"by": by, "source": source_id}
+                'UPDATE coverage SET first = first + to_years($by), "last" = "last" + to_years($by) WHERE source_id = $source',
+                {"by": by, "source": source_id},
             )
         self._connection.execute(
             "UPDATE sources SET first_ts = first_ts + to_years($by), last_ts = last_ts + to_years($by), year_shift = $total, "
@@ -201,27 +214,18 @@ class Store:
         for statement in ATTEMPTS:
             self._connection.execute(statement)
 
-    def frame(self, table: str, where: str = "", values: Sequence[object] = ()) -> pl.DataFrame:
-        """A table, or the rows that `where` keeps, as polars."""
-        return self.query(f"SELECT * FROM {table} {where}", values).cast(TABLES[table].dtypes())  # type: ignore[arg-type]
-
-    def query(self, text: str, values: Sequence[object] = ()) -> pl.DataFrame:
-        """Any of our own statements, as polars."""
+    def frame(self, table: str, part: str = "", **values: object) -> pl.DataFrame:
+        """A table, or the rows of one of `statements.PARTS`, as polars."""
         import polars as pl
 
-        return pl.DataFrame(self._connection.sql(text, params=list(values) or None))
+        text = f"SELECT * FROM {table} {PARTS[part]}"
+        return pl.DataFrame(self._connection.sql(text, params=values or None)).cast(TABLES[table].dtypes())  # type: ignore[arg-type]
 
-    def execute(self, text: str, values: Sequence[object] = ()) -> None:
-        self._connection.execute(text, list(values))
+    def rows(self, name: str, **values: object) -> list[dict[str, Any]]:
+        """Rows of one of `statements.QUERIES` as dicts of Python values."""
+        return self._rows(QUERIES[name], values)
 
-    def rows(self, text: str, values: Sequence[object] = ()) -> list[dict[str, Any]]:
-        """Rows as dicts of Python values."""
-        cursor = self._connection.execute(text, list(values))
-        names = [d[0] for d in cursor.description or ()]
-        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
-
-    def named(self, text: str, values: Mapping[str, object]) -> list[dict[str, Any]]:
-        """Rows of a statement with named parameters."""
+    def _rows(self, text: str, values: Mapping[str, object] | None = None) -> list[dict[str, Any]]:
         cursor = self._connection.execute(text, dict(values)) if values else self._connection.execute(text)
         names = [d[0] for d in cursor.description or ()]
         return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
@@ -234,7 +238,7 @@ class Store:
             statements = duckdb.extract_statements(text)
             if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
                 raise StoreFault("sql: one SELECT statement, please; the database is read-only here")
-            return self.rows(text)
+            return self._rows(text)
         except duckdb.Error as error:
             raise StoreFault("sql: " + " ".join(str(error).split())) from error
 
@@ -284,7 +288,11 @@ def frame_of(table: Table, rows: Iterable[Mapping[str, Any]]) -> _Named:
         values = [row.get(column.name) for row in rows]
         if column.type == TIME:
             integers = any(isinstance(v, int) for v in values)
-            series.append(pl.Series(column.name, values, dtype=pl.Int64).cast(pl.Datetime("us")) if integers else pl.Series(column.name, values, dtype=pl.Datetime("us")))
+            series.append(
+                pl.Series(column.name, values, dtype=pl.Int64).cast(pl.Datetime("us"))
+                if integers
+                else pl.Series(column.name, values, dtype=pl.Datetime("us"))
+            )
         else:
             series.append(pl.Series(column.name, values, dtype=dtypes[column.name], strict=False))
     return _Named(table, pl.DataFrame(series))

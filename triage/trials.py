@@ -45,7 +45,12 @@ def attempt(path: str, every: bool) -> dict[str, Any]:
 
 def _row(dialect: str, record: Any) -> dict[str, Any]:
     kind = type(record).__name__.removesuffix("Record").lower()
-    row: dict[str, Any] = {"line": getattr(record, "line_first", getattr(record, "line", 1)), "line_last": getattr(record, "line_last", None), "dialect": dialect, "record": kind}
+    row: dict[str, Any] = {
+        "line": getattr(record, "line_first", getattr(record, "line", 1)),
+        "line_last": getattr(record, "line_last", None),
+        "dialect": dialect,
+        "record": kind,
+    }
     if isinstance(record, Event):
         row |= {"code": record.code, "ts": iso(record.ts), "clock": str(record.ts_quality), "message": record.message}
         row["fields"] = {name: value for name in SHOWN if (value := getattr(record, name)) is not None}
@@ -59,7 +64,15 @@ def _row(dialect: str, record: Any) -> dict[str, Any]:
 def _silent(number: int, raw: str) -> dict[str, Any]:
     line = peel(number, raw.rstrip("\r\n"))
     fields = {"host": line.host, "ident": line.ident, "rank": line.rank}
-    return {"line": number, "line_last": number, "dialect": "-", "record": "nobody's", "ts": iso(line.ts), "message": line.text, "fields": {k: v for k, v in fields.items() if v is not None}}
+    return {
+        "line": number,
+        "line_last": number,
+        "dialect": "-",
+        "record": "nobody's",
+        "ts": iso(line.ts),
+        "message": line.text,
+        "fields": {k: v for k, v in fields.items() if v is not None},
+    }
 
 
 def screen(data: dict[str, Any]) -> str:
@@ -75,4 +88,8 @@ def screen(data: dict[str, Any]) -> str:
         for r in data["rows"]
     ]
     head = f"{data['lines']} lines, {data['needle_lines']} with a needle, {len(rows)} records"
-    return "\n".join([head, table(rows, {"line": "line", "dialect": "dialect", "what": "reads", "fields": "fields", "message": "text"})]) if rows else head
+    return (
+        "\n".join([head, table(rows, {"line": "line", "dialect": "dialect", "what": "reads", "fields": "fields", "message": "text"})])
+        if rows
+        else head
+    )
