@@ -71,7 +71,9 @@ def _without_root(finding: Finding, most: str | None) -> str:
     """No root event: insufficient, but for ranks that dumps or entry times single out, which are possible."""
     if finding.root_role == "precursor":
         return _weaker("probable", most or "probable")
-    singled_out = bool(finding.suspects) and (finding.class_id == "T22" or (finding.hang is not None and bool(finding.hang.blames)))
+    singled_out = bool(finding.suspects) and (
+        finding.class_id == "T22" or bool(finding.silent) or (finding.hang is not None and bool(finding.hang.blames))
+    )
     return _weaker("possible", most or "possible") if singled_out else "insufficient"
 
 
@@ -96,7 +98,7 @@ def features_of(finding: Finding, history: History, book: Rulebook, earlier: Seq
         "followed_by_job_failure": incident.attempt is not None and incident.job_end in FAILED,
         "job_end": incident.job_end,
         "hang": incident.hang or incident.stalled,
-        "slow": finding.slow if finding.class_id == "T22" else "none",
+        "slow": finding.slow,
         "silent": finding.class_id == "T11",
         "on_start": on_start(incident, book.threshold("on_start")),
         "strikes_7d": struck,
@@ -106,7 +108,7 @@ def features_of(finding: Finding, history: History, book: Rulebook, earlier: Seq
         "job_hosts": len(incident.hosts) if incident.attempt else 0,
         "has_job": incident.attempt is not None,
         "fleet_share": _fleet_share(finding, history, hosts),
-        "missing_ranks": len(finding.hang.missing) if finding.hang else 0,
+        "missing_ranks": len(finding.hang.missing) if finding.hang else len(finding.silent),
         "lagging_ranks": len(finding.hang.blames) if finding.hang else len(finding.stragglers),
     }
     return values | _circumstances(finding, history, book, host)

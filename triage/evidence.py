@@ -136,6 +136,10 @@ def _derived(finding: Finding, history: History) -> list[dict[str, Any]]:
         for blame in finding.hang.blames[:4]:
             source = blame.source_id or next((b.source_id for b in finding.incident.own), "")
             rows.append(_entry(history, source, 1, None, f"rank {blame.rank}: {blame.why}", "symptom", "flight.dump", blame.host))
+    for blame in finding.silent if finding.root is None and finding.class_id == "T13" and finding.hang is None else ():
+        source = next((b for b in finding.incident.own if b.code == "nccl.timeout"), None)
+        if source is not None:
+            rows.append(_entry(history, source.source_id, source.line, None, f"rank {blame.rank}: {blame.why}", "symptom", source.code))
     if finding.class_id == "T22":
         for late in finding.stragglers[:3]:
             rows.append(

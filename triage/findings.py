@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from triage import collectives, paces
 from triage.collectives import Hang
 from triage.history import Burst, History
-from triage.incidents import Incident, Threshold, is_warning
+from triage.incidents import Incident, Threshold, healed, is_warning
 from triage.moments import DAY, MINUTE, SECOND, span
 
 NEAR_WEIGHT = 12
@@ -69,6 +69,7 @@ class Finding:
     change: paces.Change | None = None
     stragglers: list[collectives.Blame] = field(default_factory=list)
     slow: str = "none"
+    silent: list[collectives.Blame] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     operator: bool = False
     inferred: list[str] = field(default_factory=list)
@@ -99,6 +100,7 @@ def _read_training(finding: Finding, history: History, threshold: Threshold) -> 
         size = max((len(history.ranks.get(key, {})), 0))
         finding.hang = collectives.examine(dumps, size or None)
         finding.stragglers = collectives.stragglers(dumps, threshold("straggler_late"))
+    finding.silent = _silent_ranks(finding.incident, len(history.ranks.get(key, {})) or attempt.gpus or 0)
     finding.change = paces.step_change(steps, threshold("step_change"))
     if finding.stragglers:
         finding.slow = "rank"
@@ -110,6 +112,16 @@ def _read_training(finding: Finding, history: History, threshold: Threshold) -> 
         ]
     elif finding.change:
         finding.slow = "step_change"
+
+
+def _silent_ranks(incident: Incident, size: int) -> list[collectives.Blame]:
+    """The few ranks that printed no timeout where nearly all others did: they were not waiting in the collective."""
+    printed = {b.rank for b in incident.own if b.code == "nccl.timeout" and b.rank is not None}
+    absent = sorted(set(range(max(size, max(printed, default=-1) + 1))) - printed)
+    if not absent or len(absent) > max(1, size // 10) or len(printed) < 3:
+        return []
+    why = f"printed no timeout, where {len(printed)} ranks did: it was not waiting in the collective"
+    return [collectives.Blame(rank, None, 1.5, why, "not_entered") for rank in absent[:4]]
 
 
 def _lost_hosts(incident: Incident) -> list[str]:
@@ -175,6 +187,7 @@ def _choose_root(finding: Finding, history: History, threshold: Threshold) -> No
     roots = [b for b in incident.bursts if b.role == "root"] + _reboots(finding, history)
     if outcome_only and incident.attempt is not None:
         roots = [b for b in roots if b.job_id is not None and incident.job_end == "completed" and b.weight >= 60]
+    roots = [b for b in roots if timing(b, incident, threshold) != "before" or not healed(b, history)]
     scored = [(s, b) for b in roots if (s := _strength(b, incident, threshold)) >= 15]
     if incident.job_end in ("cancelled", "time_limit"):
         scored = [(s, b) for s, b in scored if incident.hang or incident.stalled or b.fatal or b.weight >= 60]
@@ -332,6 +345,8 @@ def _manifestation(finding: Finding) -> str:
     waiting = finding.hang is not None and bool(finding.hang.waiting)
     if incident.hang or incident.stalled or waiting:
         return "fail_hang"
+    if incident.job_end == "running":
+        return "fail_slow" if finding.slow != "none" else "none"
     if incident.attempt is None:
         return finding.root.manifestation or "fail_stop" if finding.root else "none"
     if incident.job_end in ("completed", "preempted", "running") and finding.root is None:
@@ -363,6 +378,8 @@ def _suspect(finding: Finding, history: History) -> None:
         ]
     elif finding.class_id == "T13" and finding.hang and finding.hang.blames:
         finding.suspects = [_blamed(b, finding, history) for b in finding.hang.blames[:4]]
+    elif finding.class_id == "T13" and finding.silent:
+        finding.suspects = [_blamed(b, finding, history) for b in finding.silent]
     elif finding.class_id == "T22":
         finding.suspects = [_blamed(b, finding, history) for b in finding.stragglers[:3]]
     elif finding.lost or finding.operator:
@@ -392,7 +409,8 @@ def _suspects_of_root(finding: Finding, history: History) -> list[Suspect]:
         if key not in rows and len(rows) < 4 and (burst is root or not burst.user_possible):
             score = round(burst.weight / 100, 2)
             why = f"{burst.message[:160]}" + (f" ({burst.count} lines)" if burst.count > 1 else "")
-            rows[key] = Suspect(place[0], place[1], place[2], role, score, why, burst.code, burst, burst.source_id)
+            own = role if place[0] == root.host or _agrees(burst, root) else "suspect"
+            rows[key] = Suspect(place[0], place[1], place[2], own, score, why, burst.code, burst, burst.source_id)
     for rival in finding.rivals[:2]:
         host, device, rank = _placed(rival, finding, history)
         rows.setdefault(
@@ -410,6 +428,11 @@ def _suspects_of_root(finding: Finding, history: History) -> list[Suspect]:
             ),
         )
     return list(rows.values())
+
+
+def _agrees(burst: Burst, root: Burst) -> bool:
+    """Whether a fault of another host is a second culprit: fatal for its host, and within a minute of the root."""
+    return burst.fatal and burst.first is not None and root.first is not None and abs(burst.first - root.first) <= MINUTE
 
 
 def _placed(burst: Burst, finding: Finding, history: History) -> tuple[str | None, str | None, int | None]:

@@ -71,9 +71,21 @@ def build(history: History, threshold: Threshold, window_s: float | None = None)
     """Every incident of the history, in order of start. `window_s` seconds before the true start replace the default window."""
     incidents = [made for a in history.attempts if (made := of_attempt(a, history, threshold, window_s))]
     claimed = {b.burst_id for i in incidents for b in i.bursts if i.job_end != "completed" or not is_warning(b)}
-    loose = [b for b in history.bursts if b.burst_id not in claimed and b.host is not None and _is_open(b)]
-    incidents += _of_hosts([b for b in loose if b.job_id is None or b.family == "scheduler"], history, threshold)
+    loose = [b for b in history.bursts if b.burst_id not in claimed and _is_open(b) and not healed(b, history)]
+    hostless = [b for b in loose if b.host is None and b.job_id is None and b.code.startswith("k8s.")]
+    incidents += _of_hosts([b for b in loose if b.host is not None and (b.job_id is None or b.family == "scheduler")], history, threshold)
+    incidents += [_of_bursts(group, history, threshold) for group in _split(hostless, int(threshold("incident_gap") * SECOND))]
     return sorted(incidents, key=lambda i: (i.start or 0, i.incident_id))
+
+
+def healed(burst: Burst, history: History) -> bool:
+    """One drop of a link that came back within a minute, and no second one near it: tolerated (ByteRobust: act at two in five minutes)."""
+    if burst.code not in ("ib.link_down", "eth.link_down") or burst.host is None or burst.first is None or burst.count > 1:
+        return False
+    last = burst.last if burst.last is not None else burst.first
+    near = history.on_host(burst.host, burst.first - 5 * MINUTE, last + 5 * MINUTE)
+    back = any(b.code == burst.code.replace("down", "up") and b.first is not None and last <= b.first <= last + MINUTE for b in near)
+    return back and sum(b.code == burst.code for b in near) == 1
 
 
 def _is_open(burst: Burst) -> bool:

@@ -198,7 +198,26 @@ def _merged_ranks(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         for name in ("host", "device"):
             if not place.get(name) and row[name] and row[name] != "localhost":
                 place[name] = row[name]
-    return [merged[k] for k in sorted(merged)]
+    return [merged[k] for k in sorted(merged)] + _between(merged, largest)
+
+
+def _between(merged: Mapping[tuple[str, int, int], Mapping[str, Any]], largest: Mapping[tuple[str, int], int]) -> list[dict[str, Any]]:
+    """Ranks that no line names, where the named ones show that hosts hold equal blocks of consecutive ranks."""
+    found: list[dict[str, Any]] = []
+    for (job, attempt), size in largest.items():
+        known = {rank: row for (j, a, rank), row in merged.items() if (j, a) == (job, attempt) and row.get("host")}
+        hosts = {row["host"] for row in known.values()}
+        size = max(size, max(known, default=-1) + 1)
+        if len(known) == size or len(hosts) < 2 or size % len(hosts):
+            continue
+        block = size // len(hosts)
+        owner = {rank // block: row["host"] for rank, row in known.items()}
+        if len(owner) == len(hosts) == len(set(owner.values())) and all(owner[r // block] == row["host"] for r, row in known.items()):
+            some = next(iter(known.values()))
+            found += [
+                {**some, "rank": r, "host": owner[r // block], "device": None, "basis": "inferred"} for r in range(size) if r not in known
+            ]
+    return found
 
 
 def build_bursts(store: Store, book: Rulebook) -> None:

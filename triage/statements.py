@@ -28,7 +28,8 @@ QUERIES: dict[str, str] = {
         WHERE family = 'kernel' AND host IS NOT NULL AND first IS NOT NULL GROUP BY host""",
     "checkpoints": """SELECT job_id, ts_near FROM events
         WHERE code = 'train.checkpoint' AND state = 'saved' AND ts_near IS NOT NULL AND job_id IS NOT NULL""",
-    "world_sizes": "SELECT job_id, max(nranks) AS size FROM rank_records WHERE job_id IS NOT NULL GROUP BY job_id",
+    "world_sizes": """SELECT coalesce(r.job_id, s.job_id) AS job_id, greatest(max(r.nranks), max(r.rank) + 1) AS size
+        FROM rank_records r JOIN sources s USING (source_id) WHERE coalesce(r.job_id, s.job_id) IS NOT NULL GROUP BY ALL""",
     "host_gpus": "SELECT host, max(gpus) AS gpus FROM host_records WHERE gpus IS NOT NULL GROUP BY host",
     "host_records": "SELECT * FROM host_records",
     "state_records": 'SELECT host, state, ts AS start, "end", reason, "user", basis, source_id, line FROM state_records',
