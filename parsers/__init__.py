@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from types import ModuleType
 
 from parsers import (
+    boot_clock,
     c10d,
     disks,
     exceptions,
@@ -43,6 +44,7 @@ MODULES: tuple[ModuleType, ...] = (
     xid,
     nvrm,
     pcie,
+    boot_clock,
     kernel,
     oom,
     disks,

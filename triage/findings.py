@@ -7,12 +7,12 @@ symptom never displaces an earlier root; what many hosts share beats its members
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from triage import collectives, paces
 from triage.collectives import Hang
-from triage.history import Burst, History
+from triage.history import Burst, History, Rank
 from triage.incidents import Incident, Threshold, healed, is_warning
 from triage.moments import DAY, MINUTE, SECOND, span
 
@@ -100,7 +100,7 @@ def _read_training(finding: Finding, history: History, threshold: Threshold) -> 
         size = max((len(history.ranks.get(key, {})), 0))
         finding.hang = collectives.examine(dumps, size or None)
         finding.stragglers = collectives.stragglers(dumps, threshold("straggler_late"))
-    finding.silent = _silent_ranks(finding.incident, len(history.ranks.get(key, {})) or attempt.gpus or 0)
+    finding.silent = _silent_ranks(finding.incident, history.ranks.get(key, {}), attempt.gpus or 0)
     finding.change = paces.step_change(steps, threshold("step_change"))
     if finding.stragglers:
         finding.slow = "rank"
@@ -114,14 +114,18 @@ def _read_training(finding: Finding, history: History, threshold: Threshold) -> 
         finding.slow = "step_change"
 
 
-def _silent_ranks(incident: Incident, size: int) -> list[collectives.Blame]:
-    """The few ranks that printed no timeout where nearly all others did: they were not waiting in the collective."""
+def _silent_ranks(incident: Incident, ranks: Mapping[int, Rank], gpus: int) -> list[collectives.Blame]:
+    """The few ranks, or those of one host, that printed no timeout where all others did: they were not waiting in the collective."""
     printed = {b.rank for b in incident.own if b.code == "nccl.timeout" and b.rank is not None}
-    absent = sorted(set(range(max(size, max(printed, default=-1) + 1))) - printed)
-    if not absent or len(absent) > max(1, size // 10) or len(printed) < 3:
+    size = max(gpus, max(ranks, default=-1) + 1, max(printed, default=-1) + 1)
+    absent = sorted(set(range(size)) - printed)
+    hosts = {ranks[r].host if r in ranks else None for r in absent}
+    loud = {ranks[r].host for r in printed if r in ranks}
+    whole_host = len(hosts) == 1 and None not in hosts and not hosts & loud and len(loud) >= 2
+    if not absent or len(printed) < 3 or not (whole_host or len(absent) <= max(1, size // 10)):
         return []
     why = f"printed no timeout, where {len(printed)} ranks did: it was not waiting in the collective"
-    return [collectives.Blame(rank, None, 1.5, why, "not_entered") for rank in absent[:4]]
+    return [collectives.Blame(rank, None, 1.5, why, "not_entered") for rank in absent[: 1 if whole_host else 4]]
 
 
 def _lost_hosts(incident: Incident) -> list[str]:
@@ -188,6 +192,7 @@ def _choose_root(finding: Finding, history: History, threshold: Threshold) -> No
     if outcome_only and incident.attempt is not None:
         roots = [b for b in roots if b.job_id is not None and incident.job_end == "completed" and b.weight >= 60]
     roots = [b for b in roots if timing(b, incident, threshold) != "before" or not healed(b, history)]
+    roots = [b for b in roots if not _is_fallout(b, incident)]
     scored = [(s, b) for b in roots if (s := _strength(b, incident, threshold)) >= 15]
     if incident.job_end in ("cancelled", "time_limit"):
         scored = [(s, b) for s, b in scored if incident.hang or incident.stalled or b.fatal or b.weight >= 60]
@@ -199,6 +204,14 @@ def _choose_root(finding: Finding, history: History, threshold: Threshold) -> No
     finding.root, finding.root_role = root, "root"
     finding.roots = [b for _, b in scored if b.class_id == root.class_id]
     finding.rivals = [b for b in near if _is_rival(b, root)]
+
+
+def _is_fallout(burst: Burst, incident: Incident) -> bool:
+    """An Xid that a program can raise, at the report of a timeout or after it: the watchdog has begun to kill the ranks."""
+    reports = [b.first for b in incident.own if b.code == "nccl.timeout" and b.timed and b.first is not None]
+    if not reports or not burst.user_possible or burst.family != "gpu" or burst.first is None:
+        return False
+    return burst.timed and burst.first >= min(reports) - 2 * SECOND
 
 
 def _is_rival(other: Burst, root: Burst) -> bool:
@@ -439,8 +452,13 @@ def _placed(burst: Burst, finding: Finding, history: History) -> tuple[str | Non
     """Host, device and rank of a burst, completed from the rank map both ways."""
     attempt = finding.incident.attempt
     host, device, rank = burst.host, burst.device, burst.rank
+    if burst.code == "slurm.task_exit" and attempt is not None and (attempt.gpus or 0) > len(attempt.hosts) > 0:
+        rank = None  # srun's task is a launcher here, not a rank
     if attempt is None:
         return host, device, rank
+    if host is None and rank is not None:
+        told = (b.host for b in finding.incident.own if b.rank == rank and b.host and b.code not in ("slurm.task_exit", "nccl.remote_error"))
+        host = next(told, None)
     if host is None and (known := history.rank_host(attempt, rank)):
         host, device = known.host, device or known.device
         if known.host:

@@ -198,6 +198,52 @@ def _moved(when: datetime, years: int) -> datetime | None:
         return None
 
 
+TWIN_S = 0.5
+SAME_BOOT = 3 * 1_000_000
+
+
+def anchored(waiting: Iterable[Mapping[str, Any]], anchors: Iterable[Mapping[str, Any]], boots: Mapping[str, Sequence[int]]) -> list[tuple[str, int, str]]:
+    """(event id, time, how) for events that carry only seconds since boot.
+
+    anchors  events with both clocks; the same file's clock line comes first, then the same line read elsewhere, then the only boot known
+    boots    host -> boot times that the scheduler tells; times are microseconds UTC
+    """
+    by_source: dict[str, list[tuple[int, int]]] = {}
+    by_host: dict[str, list[Mapping[str, Any]]] = {}
+    for row in anchors:
+        offset = row["ts"] - round(row["boot_s"] * 1e6)
+        by_source.setdefault(row["source_id"], []).append((row["line_first"], offset))
+        if row["host"]:
+            by_host.setdefault(row["host"], []).append({**row, "offset": offset})
+    found = []
+    for row in waiting:
+        offset_how = _offset(row, by_source, by_host, boots)
+        if offset_how is not None:
+            found.append((row["event_id"], offset_how[0] + round(row["boot_s"] * 1e6), offset_how[1]))
+    return found
+
+
+def _offset(
+    row: Mapping[str, Any],
+    by_source: Mapping[str, Sequence[tuple[int, int]]],
+    by_host: Mapping[str, Sequence[Mapping[str, Any]]],
+    boots: Mapping[str, Sequence[int]],
+) -> tuple[int, str] | None:
+    """Wall time of boot in microseconds, and how it is known."""
+    earlier = [offset for line, offset in by_source.get(row["source_id"], ()) if line <= row["line_first"]]
+    if earlier:
+        return earlier[-1], "clock"
+    own = by_host.get(row["host"] or "", ())
+    twins = [a["offset"] for a in own if a["code"] == row["code"] and abs(a["boot_s"] - row["boot_s"]) <= TWIN_S]
+    if twins:
+        return twins[-1], "twin"
+    offsets = [a["offset"] for a in own]
+    if offsets and max(offsets) - min(offsets) <= SAME_BOOT:
+        return offsets[0], "twin"
+    known = boots.get(row["host"] or "", ())
+    return (known[0], "boot_time") if len(set(known)) == 1 else None
+
+
 def blamed_hosts(names: Iterable[str]) -> set[str]:
     """Host names out of a mixed bag of names and addresses."""
     return {n for n in names if n and not is_address(n)}

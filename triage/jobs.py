@@ -246,6 +246,13 @@ def from_outputs(outputs: Iterable[Row], known: Sequence[Attempt]) -> list[Attem
     return list(merged.values())
 
 
+def whole_hosts(ranks: int | None, hosts: int) -> int | None:
+    """GPUs of `hosts` equal hosts that hold at least `ranks` ranks, where that is 1, 2, 4, 8 or 16 a host; None when it is not told."""
+    if not ranks or not hosts:
+        return ranks or None
+    return next((size * hosts for size in (1, 2, 4, 8, 16) if size * hosts >= ranks), None)
+
+
 def add_collected_hosts(attempts: Sequence[Attempt], collected: Mapping[str, tuple[int, int]]) -> None:
     """The only job of a bundle, whose host list no record gives, ran on the hosts whose kernel logs were collected with it: inferred."""
     ids = {a.job_id for a in attempts}

@@ -18,7 +18,7 @@ from triage.history import Burst, History, HostState, Rank, Step, spans_of
 from triage.identity import SourceView
 from triage.incidents import build as build_incidents
 from triage.jobs import Attempt
-from triage.moments import MINUTE, SECOND, micros
+from triage.moments import MINUTE, SECOND, micros, moment
 from triage.schema import TABLES
 from triage.store import MEMORY, Store, frame_of
 
@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 
     from triage.rule_rows import Signature
     from triage.rulebook import Rulebook
+
+
+TASKS = "srun"
+"""Task ids of srun are global ranks only where each rank is a task: with one launcher a host they are host numbers."""
+SPLITS = {"nccl.split"}
 
 
 @dataclass(slots=True)
@@ -68,6 +73,17 @@ def resolve(store: Store, _book: Rulebook) -> None:
         {"source_id": s, "host": o.host, "host_from": o.host_from, "job_id": o.job_id, "job_from": o.job_from} for s, o in owners.items()
     ]
     store.apply_owners(rows)
+    _anchor(store)
+
+
+def _anchor(store: Store) -> None:
+    """Tie seconds since boot to wall time where a clock line, a twin or a boot time allows it."""
+    boots: defaultdict[str, list[int]] = defaultdict(list)
+    for row in store.rows("boot_times"):
+        boots[row["host"]].append(micros(row["ts"]) or 0)
+    anchors = [_in_micros(r, "ts") for r in store.rows("anchors")]
+    found = identity.anchored(store.rows("unanchored"), anchors, boots)
+    store.anchor([(event, moment(ts), how) for event, ts, how in found])
 
 
 def _shift_years(store: Store) -> None:
@@ -159,14 +175,19 @@ def _fill_checkpoints(store: Store, attempts: Sequence[Attempt]) -> None:
 
 
 def _fill_gpus(store: Store, attempts: Sequence[Attempt]) -> None:
-    """GPUs of attempts whose records do not say: the size of the largest communicator, else GPUs per host of the inventory."""
-    sizes = {r["job_id"]: r["size"] for r in store.rows("world_sizes")}
+    """GPUs of attempts whose records do not say: the largest communicator, the inventory, or the ranks that spoke, in whole hosts."""
+    sizes: dict[str, int] = {}
+    spoken: dict[str, int] = {}
+    for row in store.rows("world_sizes"):
+        for found, value in ((sizes, row["size"]), (spoken, row["ranks"])):
+            if value:
+                found[row["job_id"]] = max(found.get(row["job_id"], 0), value)
     per_host = {r["host"]: r["gpus"] for r in store.rows("host_gpus")}
     for attempt in attempts:
         if attempt.gpus is None:
             inventory = [per_host[h] for h in attempt.hosts if h in per_host]
             whole = sum(inventory) if inventory and len(inventory) == len(attempt.hosts) else None
-            attempt.gpus = sizes.get(attempt.job_id) or whole
+            attempt.gpus = sizes.get(attempt.job_id) or whole or jobs.whole_hosts(spoken.get(attempt.job_id), len(attempt.hosts))
 
 
 def build_hosts(store: Store, _book: Rulebook) -> None:
@@ -183,6 +204,8 @@ def build_ranks(store: Store, _book: Rulebook) -> None:
 
 
 def _merged_ranks(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    told = {(r["job_id"], r["attempt"]) for r in rows if r["basis"] != TASKS}
+    rows = [r for r in rows if r["basis"] not in SPLITS and (r["basis"] != TASKS or (r["job_id"], r["attempt"]) not in told)]
     largest: defaultdict[tuple[str, int], int] = defaultdict(int)
     for row in rows:
         key = (row["job_id"], row["attempt"])

@@ -117,6 +117,7 @@ TABLES: dict[str, Table] = {
                 ("ts_quality", TEXT, "exact | year_inferred | boot_relative | unknown"),
                 ("ts_near", TIME, "ts, else the nearest earlier stamp of the same source, else the nearest later one"),
                 ("boot_s", REAL, "seconds since boot"),
+                ("anchor", TEXT, "what tied boot_s to wall time: clock | twin | boot_time"),
                 ("host", TEXT, "folded to its short name"),
                 ("host_from", TEXT, "line | file | name | folder"),
                 ("device", TEXT, "dddd:bb:dd"),

@@ -20,6 +20,11 @@ QUERIES: dict[str, str] = {
     "reject_count": "SELECT count(*) AS n FROM rejects",
     "recorded_jobs": "SELECT DISTINCT job_id FROM job_records",
     "recorded_runs": 'SELECT job_id, hosts, start, "end" FROM job_records WHERE start IS NOT NULL AND len(hosts) > 0',
+    "unanchored": """SELECT event_id, source_id, line_first, host, code, message, boot_s FROM events
+        WHERE boot_s IS NOT NULL AND (ts IS NULL OR anchor IS NOT NULL) ORDER BY event_id""",
+    "anchors": """SELECT source_id, line_first, host, code, message, boot_s, ts FROM events
+        WHERE boot_s IS NOT NULL AND ts IS NOT NULL AND anchor IS NULL ORDER BY event_id""",
+    "boot_times": "SELECT DISTINCT host, ts FROM state_records WHERE state = 'boot' AND ts IS NOT NULL ORDER BY ALL",
     "known_hosts": "SELECT host FROM all_hosts",
     "job_records": "SELECT * FROM job_records",
     "job_acts": f"SELECT * FROM events WHERE job_id IS NOT NULL AND code IN {ACTS}",
@@ -28,8 +33,9 @@ QUERIES: dict[str, str] = {
         WHERE family = 'kernel' AND host IS NOT NULL AND first IS NOT NULL GROUP BY host""",
     "checkpoints": """SELECT job_id, ts_near FROM events
         WHERE code = 'train.checkpoint' AND state = 'saved' AND ts_near IS NOT NULL AND job_id IS NOT NULL""",
-    "world_sizes": """SELECT coalesce(r.job_id, s.job_id) AS job_id, greatest(max(r.nranks), max(r.rank) + 1) AS size
-        FROM rank_records r JOIN sources s USING (source_id) WHERE coalesce(r.job_id, s.job_id) IS NOT NULL GROUP BY ALL""",
+    "world_sizes": """SELECT coalesce(r.job_id, s.job_id) AS job_id, max(r.nranks) AS size, NULL AS ranks
+        FROM rank_records r JOIN sources s USING (source_id) WHERE coalesce(r.job_id, s.job_id) IS NOT NULL GROUP BY ALL
+        UNION ALL SELECT job_id, NULL, max(rank) + 1 FROM events WHERE job_id IS NOT NULL AND rank IS NOT NULL GROUP BY job_id""",
     "host_gpus": "SELECT host, max(gpus) AS gpus FROM host_records WHERE gpus IS NOT NULL GROUP BY host",
     "host_records": "SELECT * FROM host_records",
     "state_records": 'SELECT host, state, ts AS start, "end", reason, "user", basis, source_id, line FROM state_records',

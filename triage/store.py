@@ -75,6 +75,17 @@ OWNERSHIP = (
     "UPDATE rank_records SET host = o.host FROM owners o WHERE rank_records.source_id = o.source_id AND rank_records.host IS NULL",
 )
 
+ANCHORING = (
+    """UPDATE events SET ts = a.ts, ts_last = a.ts, ts_near = a.ts, anchor = a.anchor, ts_quality = 'exact'
+        FROM anchored a WHERE events.event_id = a.event_id""",
+    """UPDATE coverage SET first = least(coverage.first, x.first), "last" = greatest(coverage."last", x.last_ts) FROM (
+            SELECT source_id, min(ts) AS first, max(ts) AS last_ts FROM events WHERE anchor IS NOT NULL GROUP BY source_id
+        ) x WHERE coverage.source_id = x.source_id AND coverage.family = 'kernel'""",
+    """UPDATE sources SET first_ts = least(sources.first_ts, x.first), last_ts = greatest(sources.last_ts, x.last_ts) FROM (
+            SELECT source_id, min(ts) AS first, max(ts) AS last_ts FROM events WHERE anchor IS NOT NULL GROUP BY source_id
+        ) x WHERE sources.source_id = x.source_id""",
+)
+
 ATTEMPTS = (
     "UPDATE events SET attempt = NULL WHERE attempt IS NOT NULL",
     """UPDATE events SET attempt = j.attempt FROM (
@@ -150,6 +161,10 @@ class Store:
         if rows:
             self.append(frame_of(TABLES[table], rows))
 
+    def extend(self, table: str, frame: pl.DataFrame) -> None:
+        """Append a frame that has the table's columns."""
+        self._insert(TABLES[table], frame)
+
     def append(self, frame: _Named) -> None:
         self._insert(frame.table, frame.frame)
 
@@ -208,6 +223,15 @@ class Store:
             "year_from = CASE WHEN $total = 0 THEN 'mtime' ELSE 'peers' END WHERE source_id = $source",
             {"by": by, "total": total, "source": source_id},
         )
+
+    def anchor(self, rows: Sequence[tuple[str, Any, str]]) -> None:
+        """Give events that carry only seconds since boot their time: (event id, naive UTC time, anchor); others lose theirs."""
+        self._connection.execute("UPDATE events SET ts = NULL, ts_last = NULL, ts_near = NULL, anchor = NULL WHERE anchor IS NOT NULL")
+        if rows:
+            self._connection.execute("CREATE OR REPLACE TEMP TABLE anchored (event_id VARCHAR, ts TIMESTAMP, anchor VARCHAR)")
+            self._connection.executemany("INSERT INTO anchored VALUES (?, ?, ?)", [list(row) for row in rows])
+            for statement in ANCHORING:
+                self._connection.execute(statement)
 
     def assign_attempts(self) -> None:
         """Give every event with a job its attempt: the last one that had started by then."""
