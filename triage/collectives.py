@@ -7,14 +7,16 @@ from entry times (after Mycroft: at least a second later than their peers).
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import networkx as nx
+if TYPE_CHECKING:
+    import networkx as nx
 
 _P2P = re.compile(r"(?:send|recv) (\d+)(->|<-)(\d+)")
 MAX_LATE_GROUP = 4096
@@ -90,19 +92,50 @@ def dumps_of(events: Iterable[Mapping[str, Any]]) -> list[Dump]:
     unique: dict[int, Dump] = {}
     for dump in sorted(by_source.values(), key=lambda d: (-len(d.pending) - len(d.done) - len(d.groups), d.source_id)):
         unique.setdefault(dump.rank, dump)
-    return [unique[r] for r in sorted(unique)]
+    return [_settled(unique[r]) for r in sorted(unique)]
 
 
 def _add(dump: Dump, event: Mapping[str, Any]) -> None:
     dump.host = dump.host or event["host"]
     code, name = event["code"], event["grp"] or ""
-    if code == "flight.status" and name:
+    if code == "flight.dump":
+        for key, members in _configured(event["attrs"]).items():
+            dump.groups.setdefault(key, Group(members))
+    elif code == "flight.status" and name:
         members = frozenset(int(m) for m in re.findall(r"\d+", event["state"] or ""))
         value = event["value"]
-        dump.groups[name] = Group(members, None if value is None else int(value), event["seq"])
+        known = dump.groups.get(name) or dump.groups.get(name.split(":")[0])
+        dump.groups[name] = Group(members or (known.members if known else frozenset()), None if value is None else int(value), event["seq"])
     elif code in ("torch.flight", "flight.entry") and event["seq"] is not None:
         entry = Entry(name, event["seq"], event["op"] or "", event["state"] or "", event["ts"], event.get("peer") or "")
         (dump.pending if code == "torch.flight" else dump.done).append(entry)
+
+
+def _configured(attrs: str | None) -> dict[str, frozenset[int]]:
+    """`name:description` -> ranks, as the dump lists its groups; the nameless one is the default group."""
+    try:
+        groups = json.loads(attrs or "{}").get("groups", {})
+        named = {f"{k}:{v['desc']}" if v["desc"] else k: frozenset(map(int, v["ranks"])) for k, v in groups.items()}
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return {}
+    if "" in named:
+        named["0:default_pg"] = named.pop("")
+    return named
+
+
+def _settled(dump: Dump) -> Dump:
+    """Names of groups repeat between ranks, members do not: from here on a group is its name and its members."""
+    keys = {name: f"{name} {sorted(group.members)}" if group.members else name for name, group in dump.groups.items()}
+    for entry in (*dump.pending, *dump.done):
+        entry.grp = keys.get(entry.grp, entry.grp)
+    groups = {keys[name]: group for name, group in dump.groups.items()}
+    for name, group in groups.items():
+        mine = [e.seq for e in (*dump.pending, *dump.done) if e.grp == name and not _P2P.search(e.op)]
+        done = [e.seq for e in dump.done if e.grp == name and not _P2P.search(e.op)]
+        group.enqueued = group.enqueued if group.enqueued is not None else max(mine, default=None)
+        group.completed = group.completed if group.completed is not None else max(done, default=None)
+    dump.groups = groups
+    return dump
 
 
 def examine(dumps: Sequence[Dump], expected: int | None = None) -> Hang:
@@ -118,7 +151,8 @@ def examine(dumps: Sequence[Dump], expected: int | None = None) -> Hang:
         scores[rank].append(note)
     for rank, note in _odd(dumps).items():
         scores[rank].append(note)
-    for rank, note in _not_entered(dumps, set(hang.missing)).items():
+    absent = set(hang.missing) if len(hang.missing) <= len(dumps) else set()  # of few dumps the rest was not collected
+    for rank, note in _not_entered(dumps, absent).items():
         scores[rank].append(note)
     hosts = {d.rank: d.host for d in dumps}
     sources = {d.rank: d.source_id for d in dumps}
@@ -167,9 +201,14 @@ def _unfinished(dumps: Sequence[Dump]) -> dict[int, tuple[float, str, str]]:
         for rank, completed in done.items():
             stuck = [e for e in by_rank[rank].pending if e.grp == name and e.seq <= best and not _P2P.search(e.op)]
             if stuck and completed is not None:
-                note = f"entered {stuck[0].op} {stuck[0].seq} of group {name}, which peers completed (they are at {best}), and did not complete it"
+                note = f"entered {stuck[0].op} {stuck[0].seq} of group {_label(name)}, which peers completed (they are at {best}), and did not complete it"
                 found[rank] = max(found.get(rank, (0.0, "", "")), (4.0, note, "hardware_fault"))
     return found
+
+
+def _label(group: str) -> str:
+    """A group without the list of its members."""
+    return group.partition(" [")[0]
 
 
 def _odd(dumps: Sequence[Dump]) -> dict[int, tuple[float, str, str]]:
@@ -186,13 +225,15 @@ def _odd(dumps: Sequence[Dump]) -> dict[int, tuple[float, str, str]]:
         if len(counts) > 1 and most > len(by_rank) / 2:
             for rank, call in by_rank.items():
                 if call[0] != common[0]:
-                    note = f"runs {call[0]} as number {seq} of group {name}, where {most} ranks run {common[0]}"
+                    note = f"runs {call[0]} as number {seq} of group {_label(name)}, where {most} ranks run {common[0]}"
                     found.setdefault(rank, (3.0, note, "inconsistent"))
     return found
 
 
 def _not_entered(dumps: Sequence[Dump], missing: set[int]) -> dict[int, tuple[float, str, str]]:
     """Ends of the chains of waiting: ranks that others wait for and that wait for nobody, or that left no dump."""
+    import networkx as nx
+
     graph: nx.DiGraph[int] = nx.DiGraph()
     reasons: dict[int, str] = {}
     members = members_of(dumps)
@@ -202,7 +243,7 @@ def _not_entered(dumps: Sequence[Dump], missing: set[int]) -> dict[int, tuple[fl
         for entry in dump.pending:
             for peer in _awaited(dump.rank, entry, members, entered, status):
                 graph.add_edge(dump.rank, peer)
-                reasons.setdefault(peer, f"did not enter {entry.op} {entry.seq} of group {entry.grp}, where rank {dump.rank} waits")
+                reasons.setdefault(peer, f"did not enter {entry.op} {entry.seq} of group {_label(entry.grp)}, where rank {dump.rank} waits")
     ends = [n for n in graph if graph.out_degree(n) == 0 and graph.in_degree(n) > 0]
     if not ends and graph:
         ends = [n for part in nx.strongly_connected_components(graph) if _is_last(graph, part) for n in part]
