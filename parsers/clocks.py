@@ -1,16 +1,20 @@
 """Stamps of every log shape to microseconds UTC since the epoch.
 
-A stamp without a zone is read as UTC and says so (`zoned`); one without a year lies in the leap year 1972 until `infer_years`.
+A stamp without a zone is read as UTC, or in the zone that was stated for the source, and says so (`zoned`); one without a year
+lies in the leap year 1972 until `infer_years`, and is moved to UTC after that.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 from statistics import median_low
+from threading import local
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from parsers.contract import Quality
 
@@ -45,6 +49,51 @@ _SHORT = re.compile(rf"(\d\d)-(\d\d) {_CLOCK}")
 _GLOG = re.compile(rf"[IWEF](\d{{4}})?(\d{{1,2}})(\d\d) {_CLOCK}")
 # 90211.118204
 _BOOT = re.compile(r" *(\d{1,9}\.\d{1,9})(?: <[ \d.]{1,20}>)?\]")
+
+
+Zone = tzinfo
+_stated = local()
+_QUARTER = 900 * SECOND
+# +05:30 | -0800 | +2
+_EAST = re.compile(r"([+-])(\d{1,2})(?::?([0-5]\d))?")
+
+
+def zone_of(name: str) -> Zone:
+    """The zone of an IANA name or of `+hh:mm`; raises ValueError when there is none."""
+    east = _EAST.fullmatch(name)
+    if east:
+        ahead = timedelta(hours=int(east[2]), minutes=int(east[3] or 0))
+        return timezone(ahead if east[1] == "+" else -ahead)
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, OSError, ValueError) as error:
+        raise ValueError(f"no such time zone: {name}") from error
+
+
+@contextmanager
+def assumed(zone: Zone | None) -> Iterator[None]:
+    """While open, this thread reads stamps that name no zone in `zone`."""
+    before = getattr(_stated, "zone", None)
+    _stated.zone = zone
+    try:
+        yield
+    finally:
+        _stated.zone = before
+
+
+def offset(civil: int, zone: Zone) -> int:
+    """Microseconds by which a zone's clock is ahead of UTC when it shows `civil`, a time written as if it were UTC.
+
+    Of an hour that comes twice the first is taken; one that is left out is read with the offset before it.
+    """
+    return _offset(civil // _QUARTER, zone)
+
+
+@lru_cache(maxsize=4096)
+def _offset(quarter: int, zone: Zone) -> int:
+    shown = datetime(1970, 1, 1) + timedelta(seconds=quarter * 900)  # noqa: DTZ001 - a civil time has no zone
+    ahead = shown.replace(tzinfo=zone).utcoffset() or timedelta()
+    return (ahead.days * 86_400 + ahead.seconds) * SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +135,13 @@ def micros(year: int, month: int, day: int, clock: tuple[str, str, str, str | No
     hour, minute, second = int(clock[0]), int(clock[1]), int(clock[2])
     if days is None or hour > 23 or minute > 59 or second > 60:
         return None
-    offset = _offset_s(zone) or 0
-    if not -50_400 <= offset <= 50_400 or (zone and zone[0] in "+-" and int(zone[-2:]) > 59):
+    east = _offset_s(zone) or 0
+    if not -50_400 <= east <= 50_400 or (zone and zone[0] in "+-" and int(zone[-2:]) > 59):
         return None
     fraction = int(f"{clock[3]:0<6.6}") if clock[3] else 0
-    return days * DAY + (hour * 3600 + minute * 60 + second - offset) * SECOND + fraction
+    ts = days * DAY + (hour * 3600 + minute * 60 + second - east) * SECOND + fraction
+    stated = None if zone or year == YEARLESS else getattr(_stated, "zone", None)
+    return ts - offset(ts, stated) if stated else ts
 
 
 def _stamp(ts: int | None, end: int, zone: str | None = None, dated: bool = True) -> Stamp | None:

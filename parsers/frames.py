@@ -191,6 +191,9 @@ def _keep(line: Line, stamp: clocks.Stamp | None) -> bool:
     return True
 
 
+_DMESG_DAYS = {"Mon ", "Tue ", "Wed ", "Thu ", "Fri ", "Sat ", "Sun "}
+
+
 def _stamped(line: Line, text: str) -> str | None:
     """A stamp at the start, bracketed or not, and the header that belongs to its kind."""
     stamp = clocks.parse_stamp(text)
@@ -207,6 +210,8 @@ def _stamped(line: Line, text: str) -> str | None:
         return text[cri.end() :]
     rest = _after_stamp(text, stamp.end)
     if bracket:
+        if text[1:5] in _DMESG_DAYS and line.ident is None:
+            line.ident = "kernel"  # [Sun Feb 23 16:24:18 2025] is dmesg -T's
         return _boot_header(line, rest) if stamp.boot_s is not None else rest
     return _header(line, text, rest, stamp)
 

@@ -149,6 +149,7 @@ def answer(
 
 
 def title_of(class_id: str, book: Rulebook) -> str:
+    """The class in words."""
     return book.class_(class_id).title if class_id != "none" else "nothing found"
 
 
@@ -193,6 +194,7 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
         "gpu_hours_lost": attempt.gpu_hours_lost,
         "basis": attempt.basis,
         "preemptor": attempt.preemptor,
+        "last_checkpoint": iso(attempt.last_checkpoint),
     }
 
 

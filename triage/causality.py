@@ -85,8 +85,9 @@ def _chosen(nodes: Mapping[str, Node], decision: Decision, history: History) -> 
 def _links(nodes: Mapping[str, Node], chosen: str | None) -> Iterable[tuple[str, str, str]]:
     """(child, parent, reason) of every node that something before it explains."""
     for name, node in nodes.items():
-        if node["stage"] == "precursor" and chosen is not None:
-            yield chosen, name, _reason(node, nodes[chosen])
+        if node["stage"] == "precursor":
+            if chosen is not None and _not_after(node, nodes[chosen]):
+                yield chosen, name, _reason(node, nodes[chosen])
         elif name != chosen:
             for parent in _parents(name, nodes, chosen):
                 yield name, parent, _reason(nodes[parent], node)
@@ -150,8 +151,30 @@ def _add_unknown(graph: nx.DiGraph[str], nodes: Mapping[str, Node]) -> None:
         graph.add_edge(UNKNOWN, name, reason="its cause is in no log that was read")
 
 
+def folded(graph: Mapping[str, Any], most: int = 14) -> dict[str, Any]:
+    """The graph itself, or when it has more than `most` nodes one with alike nodes (stage and code) as one, for a picture or a list."""
+    if len(graph["nodes"]) <= most:
+        return dict(graph)
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for node in graph["nodes"]:
+        groups.setdefault((node["stage"], node["code"]), []).append(node)
+    name = {node["id"]: group[0]["id"] for group in groups.values() for node in group}
+    edges: dict[tuple[str, str], Mapping[str, Any]] = {}
+    for edge in graph["edges"]:
+        pair = (name[edge["source"]], name[edge["target"]])
+        if pair[0] != pair[1]:
+            edges.setdefault(pair, {**edge, "source": pair[0], "target": pair[1]})
+    return {**graph, "nodes": [_merged(group) for group in groups.values()], "edges": list(edges.values())}
+
+
+def _merged(group: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    hosts = {node["host"] for node in group if node["host"]}
+    host = next(iter(hosts)) if len(hosts) == 1 else None
+    return {**group[0], "host": host, "hosts": max(len(hosts), *(n["hosts"] for n in group)), "count": sum(n["count"] for n in group)}
+
+
 def in_order(graph: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Edges of node-link data from cause to effect, for a list."""
-    rebuilt: nx.DiGraph[str] = nx.node_link_graph(dict(graph), edges="edges")
+    rebuilt: nx.DiGraph[str] = nx.DiGraph((e["source"], e["target"]) for e in graph["edges"])
     place = {name: i for i, name in enumerate(nx.lexicographical_topological_sort(rebuilt, key=lambda n: (len(n), n)))}
     return sorted(graph["edges"], key=lambda e: (place[e["source"]], place[e["target"]]))

@@ -18,6 +18,7 @@ T = TypeVar("T")
 
 if TYPE_CHECKING:
     from triage.desk import Answer, Setup
+    from triage.rule_rows import Rule, Signature
 
 HELP = "Which host broke the job, and what to do: reads the logs that are there, runs nothing on a cluster."
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None, help=HELP)
@@ -138,7 +139,7 @@ def now(
     from triage import desk
 
     with _progress() as progress:
-        answer = desk.now(_setup(db, rules, tz), paths, job, at, _seconds(window), progress)
+        answer = desk.now(_setup(db, rules, tz), paths, job, at, _seconds(window), progress, form not in (PageFormat.TEXT, PageFormat.JSON))
     _show(answer, form, explain)
     if fail_on is not None and _reached(answer, fail_on):
         raise typer.Exit(3)
@@ -186,7 +187,7 @@ def _screen(answer: Answer) -> str:
 def _page(answer: Answer, form: PageFormat) -> str:
     from triage import reports
 
-    return reports.render(reports.report_of(answer.analysis, answer.decision, answer.book, answer.data), form.value)
+    return reports.render(reports.report_of(answer.analysis, answer.decision, answer.book, answer.data, answer.read), form.value)
 
 
 def _reached(answer: Answer, level: FailOn) -> bool:
@@ -268,19 +269,10 @@ def report(
 ) -> None:
     """A report of one incident to send: Markdown, HTML, chat, ticket or JSON."""
     from triage import desk
-    from triage.answers import Question, answer
 
     if incident is None and not (last or job or at):
         raise Fault("name an incident, or --job ID, --at TIME or --last; see triage incidents")
-    with desk.opened(_setup(db, rules)) as opened:
-        from triage.moments import parse_time
-
-        analysis = opened.analysis
-        when = parse_time(at, analysis.history.now) if at else None
-        decision = desk.find_incident(analysis, incident, job, when)
-        rejects = int(opened.store.rows("reject_count")[0]["n"])
-        data = answer(analysis, opened.book, Question(job, when), rejects, chosen=decision)
-    _write_report(desk.Answer(data, decision, analysis, opened.book), form, out)
+    _write_report(desk.report_answer(_setup(db, rules), incident, job, at), form, out)
 
 
 def _write_report(answer: Answer, form: PageFormat, out: str | None) -> None:
@@ -291,7 +283,7 @@ def _write_report(answer: Answer, form: PageFormat, out: str | None) -> None:
     if form is PageFormat.TEXT:
         typer.echo(_screen(answer))
         return
-    model = reports.report_of(answer.analysis, answer.decision, answer.book, answer.data)
+    model = reports.report_of(answer.analysis, answer.decision, answer.book, answer.data, answer.read)
     old = Path(out).read_text(encoding="utf-8") if out and Path(out).exists() else ""
     text = reports.render(model, form.value, old)
     if out is None:
@@ -517,7 +509,8 @@ def rules_explain(
     from triage.screens import safe
 
     book = desk.rulebook(rules)
-    row = next((r for r in (*book.rules, *book.signatures) if r.id == rule), None)
+    rows: list[Rule | Signature] = [*book.rules, *book.signatures]
+    row = next((r for r in rows if r.id == rule), None)
     if row is None:
         raise Fault(f"{rule!r}: no such rule; see triage rules list")
     data = {"schema": 1, **row.model_dump(by_alias=True, mode="json")}
@@ -553,17 +546,121 @@ def parsers_try(
     _emit(data, form, lambda: trials.screen(data))
 
 
+@app.command()
+def watch(
+    paths: Annotated[
+        list[str], typer.Argument(help="Files, folders, globs, or - for a pipe: journalctl -f | triage watch -", show_default=False)
+    ],
+    notify: Annotated[
+        str | None, typer.Option("--notify", help="Command that gets each new verdict on its standard input.", show_default=False)
+    ] = None,
+    every: Annotated[str, typer.Option("--every", help="Time between two looks.")] = "500ms",
+    limit: Annotated[str | None, typer.Option("--for", help="Stop after this time.", show_default=False)] = None,
+    job: Job = None,
+    db: Db = None,
+    rules: Rules = None,
+    tz: Zone = None,
+    form: Form = Format.TEXT,
+) -> None:
+    """Follow logs as they grow, and say so when the verdict changes."""
+    from triage.watch import Order, Watch, signals
+    from triage.watch_notice import Notice
+    from triage.watch_voice import voiced
+
+    order = Order(tuple(paths), job, _seconds(every) or 0.5, _seconds(limit))
+    notice = Notice(notify) if notify else None
+    try:
+        with signals() as stop, voiced(form.value, sys.stdout, _screen, notice is None) as voice:
+            Watch(_setup(db, rules, tz), order, voice, notice).run(stop)
+    finally:
+        if notice is not None:
+            notice.close()
+
+
+@app.command()
+def collect(
+    answer: Annotated[str | None, typer.Argument(help="JSON of triage now.", show_default=False)] = None,
+    job: Job = None,
+    hosts: Annotated[str | None, typer.Option("--hosts", help="Hosts: gpu-[001-004],gpu-7.", show_default=False)] = None,
+    low: Annotated[str | None, typer.Option("--from", help="Start of the window.", show_default=False)] = None,
+    high: Annotated[str | None, typer.Option("--to", help="End of the window.", show_default=False)] = None,
+    namespace: Annotated[str | None, typer.Option("--namespace", help="Kubernetes namespace.", show_default=False)] = None,
+    kubernetes: Annotated[bool, typer.Option("--kubernetes", help="Ask kubectl instead of Slurm.")] = False,
+    run: Annotated[bool, typer.Option("--run", help="Run the commands; without it they are only printed.")] = False,
+    runner: Annotated[str | None, typer.Option("--runner", help="How to reach a host: 'ssh {host}'.", show_default=False)] = None,
+    out: Annotated[str | None, typer.Option("--out", help="Folder of the bundle; new or empty.", show_default=False)] = None,
+    limit: Annotated[str, typer.Option("--limit", help="Time limit of each command.")] = "60s",
+    add: Annotated[list[str] | None, typer.Option("--add", help="Logs that are here, judged with the bundle.", show_default=False)] = None,
+    db: Db = None,
+    rules: Rules = None,
+    tz: Zone = None,
+    form: Form = Format.TEXT,
+) -> None:
+    """The read-only commands that bring what is missing; with --run a bundle of their output, triaged."""
+    from triage import collect as collecting
+    from triage.moments import parse_time
+
+    span = [parse_time(text) if text else None for text in (low, high)]
+    scope = collecting.scope_of(answer, job, hosts, span[0], span[1], namespace, kubernetes)
+    request = collecting.Request(scope, runner, out, _seconds(limit) or 60.0, tuple(add or ()))
+    done = collecting.run(_setup(db, rules, tz), request) if run else collecting.plan(request)
+    _emit(done.data, form, lambda: "\n\n".join([collecting.screen(done.data), *([_screen(done.answer)] if done.answer else [])]))
+
+
+@app.command()
+def serve(
+    host: Annotated[str, typer.Option("--host", help="Address to listen at; any but loopback needs a token.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen at; 0 takes a free one.")] = 8799,
+    token_file: Annotated[
+        str | None, typer.Option("--token-file", help="File with the token that visitors must show.", show_default=False)
+    ] = None,
+    name: Annotated[
+        list[str] | None, typer.Option("--name", help="Another host name under which it is visited, behind a proxy.", show_default=False)
+    ] = None,
+    db: Db = None,
+    rules: Rules = None,
+) -> None:
+    """A local read-only page over a database: incidents, hosts, jobs, bursts, search."""
+    from triage import desk
+    from triage.serve import server
+
+    setup = _setup(db, rules)
+    server.run(setup.path, desk.rulebook(setup.rules), host, port, token_file, name or [])
+
+
 def app_main() -> None:
     """The entry point: a user's mistake is one line on standard error and exit 2."""
+    sys.exit(_run())
+
+
+def _run() -> int:
     try:
-        app()
+        return int(app(prog_name="triage", standalone_mode=False) or 0)
     except Fault as fault:
-        for line in str(fault).splitlines():
-            typer.echo(f"triage: {_plain(line)}", err=True)
-        sys.exit(2)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(0)
+        return _refused(str(fault))
+    except typer.TyperException as error:
+        return _misused(error)
+    except typer.Abort:
+        return 130
+    except SystemExit:  # typer ends so, with 1, when whoever reads the output has closed the pipe
+        return 0
+
+
+def _refused(text: str) -> int:
+    for line in text.splitlines():
+        typer.echo(f"triage: {_plain(line)}", err=True)
+    return 2
+
+
+def _misused(error: typer.TyperException) -> int:
+    """Wrong options or arguments; the bare name of a group prints its help."""
+    text: str = getattr(error, "format_message", lambda: str(error))()
+    context = getattr(error, "ctx", None)
+    if text.startswith("Usage:"):
+        typer.echo(text, err=True)
+        return 2
+    command = context.command_path if context is not None else "triage"
+    return _refused(f"{' '.join(text.replace('Value error, ', '').split()).rstrip('.')}; see {command} --help")
 
 
 def _plain(text: str) -> str:

@@ -46,6 +46,7 @@ class Answer:
     analysis: Analysis
     book: Rulebook
     ingested: Report | None = None
+    read: Read | None = None
 
 
 @dataclass(slots=True)
@@ -110,9 +111,18 @@ def opened(setup: Setup) -> Iterator[Opened]:
 
 
 def now(
-    setup: Setup, paths: Sequence[str], job: str | None, at: str | None, window: float | None, progress: Progress | None = None
+    setup: Setup,
+    paths: Sequence[str],
+    job: str | None,
+    at: str | None,
+    window: float | None,
+    progress: Progress | None = None,
+    for_page: bool = False,
 ) -> Answer:
-    """The first-ten-minutes answer over `paths`, joined with the history of the database where one is named."""
+    """The first-ten-minutes answer over `paths`, joined with the history of the database where one is named.
+
+    for_page  keep what a page needs beyond the answer: sources, GPU identities
+    """
     from triage.moments import parse_time
     from triage.pipeline import judge, load
 
@@ -124,9 +134,30 @@ def now(
             history.lemons = {r["host"] for r in store.rows("lemons")}
         analysis = judge(history, book, window)
         rejects = int(store.rows("reject_count")[0]["n"])
+        kept = _kept(store) if for_page else None
     asked = Question(job, parse_time(at, history.now) if at else None)
     nothing = not report.sources and not report.unchanged
-    return Answer(answer(analysis, book, asked, rejects, nothing), choose(analysis, asked), analysis, book, report)
+    return Answer(answer(analysis, book, asked, rejects, nothing), choose(analysis, asked), analysis, book, report, kept)
+
+
+def _kept(store: Store) -> Read:
+    from triage.reports import Read
+
+    return Read.of(store)
+
+
+def report_answer(setup: Setup, wanted: str | None, job: str | None, at: str | None) -> Answer:
+    """What `triage report` writes of: an incident of the database by id, job, time, or the one that `now` would choose."""
+    from triage.moments import parse_time
+
+    with opened(setup) as db:
+        analysis = db.analysis
+        when = parse_time(at, analysis.history.now) if at else None
+        decision = find_incident(analysis, wanted, job, when)
+        rejects = int(db.store.rows("reject_count")[0]["n"])
+        kept = _kept(db.store)
+    data = answer(analysis, db.book, Question(job, when), rejects, chosen=decision)
+    return Answer(data, decision, analysis, db.book, read=kept)
 
 
 def ingest(setup: Setup, paths: Sequence[str], progress: Progress | None = None) -> dict[str, Any]:

@@ -15,8 +15,11 @@ def init(s: Scene, every: int = 1) -> None:
     for host in s.hosts:
         for local in range(0, s.gpus, every):
             rank = s.rank(host, local)
-            s.out.append(f"{host}:{30100 + local}:{30700 + local} [{local}] NCCL INFO ncclCommInitRank comm 0x5581{rank:04x}4000 rank {rank} nranks {world} "
-                         f"cudaDev {local} nvmlDev {local} busId {BUSES[local]}000 commId 0x4c1be07733ad0e91 - Init COMPLETE")
+            s.out.append(
+                f"{host}:{30100 + local}:{30700 + local} [{local}] NCCL INFO ncclCommInitRank comm "
+                f"0x5581{rank:04x}4000 rank {rank} nranks {world} "
+                f"cudaDev {local} nvmlDev {local} busId {BUSES[local]}000 commId 0x4c1be07733ad0e91 - Init COMPLETE"
+            )
 
 
 def step(s: Scene, at: float, ms: float, loss: str = "", norm: str = "0.284") -> None:
@@ -25,28 +28,37 @@ def step(s: Scene, at: float, ms: float, loss: str = "", norm: str = "0.284") ->
     loss = loss or f"{2.2 + 90 / (s.iteration + 50):.6E}"
     stamped = stamp(at).strftime("%Y-%m-%d %H:%M:%S")
     if s.train_style == "deepspeed":
-        s.out.append(f"[{stamped},{int(at % 1 * 1000):03d}] [INFO] [logging.py:96:log_dist] [Rank 0] step={s.iteration}, skipped=0, lr=[0.0003], mom=[(0.9, 0.95)]")
-        s.out.append(f"steps: {s.iteration} loss: {float(loss) if loss != 'nan' else loss} iter time (s): {ms / 1000:.3f} samples/sec: {512 * 1000 / ms:.3f}")
+        s.out.append(
+            f"[{stamped},{int(at % 1 * 1000):03d}] [INFO] [logging.py:96:log_dist] [Rank 0] step={s.iteration}, "
+            "skipped=0, lr=[0.0003], mom=[(0.9, 0.95)]"
+        )
+        s.out.append(
+            f"steps: {s.iteration} loss: {float(loss) if loss != 'nan' else loss} iter time (s): {ms / 1000:.3f} "
+            f"samples/sec: {512 * 1000 / ms:.3f}"
+        )
         return
-    s.out.append(f" [{stamped}] iteration {s.iteration:8d}/  400000 | consumed samples: {s.iteration * 512:12d} | elapsed time per iteration (ms): {ms:.1f} | "
-                 f"learning rate: 3.000000E-04 | global batch size:   512 | lm loss: {loss} | loss scale: 1.0 | grad norm: {norm} | "
-                 f"number of skipped iterations:   0 | number of nan iterations:   0 |")
+    s.out.append(
+        f" [{stamped}] iteration {s.iteration:8d}/  400000 | consumed samples: {s.iteration * 512:12d} | elapsed "
+        f"time per iteration (ms): {ms:.1f} | "
+        f"learning rate: 3.000000E-04 | global batch size:   512 | lm loss: {loss} | loss scale: 1.0 | grad norm: {norm} | "
+        f"number of skipped iterations:   0 | number of nan iterations:   0 |"
+    )
 
 
 def steps(s: Scene, last: float, count: int = 6, ms: float = 0, jitter: float = 0.004) -> float:
     """`count` iterations that end at `last`; returns the time of one in milliseconds."""
-    ms = ms or s.rng.choice((1840.0, 3320.0, 4875.0, 7710.0))
+    ms = ms or s.step_ms
     for n in range(count):
         step(s, last - (count - 1 - n) * ms / 1000, ms * (1 + s.rng.uniform(-jitter, jitter)))
     return ms
 
 
-def checkpoint(s: Scene, at: float) -> None:
+def checkpoint(s: Scene, at: float, ms: float) -> None:
     """A checkpoint between two steps; sets `s.saved`."""
-    step(s, at - 12, 3300)
+    step(s, at - 12, ms)
     s.out.append(f"saving checkpoint at iteration {s.iteration:7d} to /scratch/run/ckpt in torch_dist format")
     s.out.append(f"  successfully saved checkpoint from iteration {s.iteration:7d} to /scratch/run/ckpt [ t 1/2, p 1/1 ]")
-    step(s, at, 3300)
+    step(s, at, ms)
     s.saved = at
 
 
@@ -55,7 +67,15 @@ def glog(at: float) -> str:
     return f"E{when.month}{when.day:02d} {when.strftime('%H:%M:%S')}.{int(at % 1 * 1e9):09d}"
 
 
-def timeouts(s: Scene, started: float, ms: int = 600000, ranks: Iterable[int] | None = None, missing: Sequence[int] = (), op: str = "ALLREDUCE", seq: int = 0) -> float:
+def timeouts(
+    s: Scene,
+    started: float,
+    ms: int = 600000,
+    ranks: Iterable[int] | None = None,
+    missing: Sequence[int] = (),
+    op: str = "ALLREDUCE",
+    seq: int = 0,
+) -> float:
     """The watchdog's line of each waiting rank, printed `ms` after `started`; returns the time of the last."""
     seq = seq or s.rng.randint(2000, 90000)
     chosen = list(ranks) if ranks is not None else [r for r in range(len(s.hosts) * s.gpus) if r not in missing]
@@ -64,42 +84,67 @@ def timeouts(s: Scene, started: float, ms: int = 600000, ranks: Iterable[int] | 
     for n, rank in enumerate(chosen):
         ran = ms + 20 + n * 3
         at = started + ran / 1000 + s.rng.uniform(0, 0.2)
-        s.out.append(f"[rank{rank}]:[{glog(at)} ProcessGroupNCCL.cpp:632] [Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={seq}, OpType={op}, "
-                     f"NumelIn=6291456, NumelOut=6291456, Timeout(ms)={ms}) ran for {ran} milliseconds before timing out.")
+        s.out.append(
+            f"[rank{rank}]:[{glog(at)} ProcessGroupNCCL.cpp:632] [Rank {rank}] Watchdog caught collective operation "
+            f"timeout: WorkNCCL(SeqNum={seq}, OpType={op}, "
+            f"NumelIn=6291456, NumelOut=6291456, Timeout(ms)={ms}) ran for {ran} milliseconds before timing out."
+        )
     return at
 
 
 def teardown_nccl(s: Scene, at: float, ranks: Sequence[int]) -> None:
     """What follows the watchdog on some ranks."""
     for rank in ranks:
-        s.out.append(f"[rank{rank}]:[{glog(at)} ProcessGroupNCCL.cpp:681] [Rank {rank}] Some NCCL operations have failed or timed out. Due to the asynchronous nature of CUDA kernels, "
-                     "subsequent GPU operations might run on corrupted/incomplete data.")
-        s.out.append(f"[rank{rank}]:[{glog(at)} ProcessGroupNCCL.cpp:695] [Rank {rank}] To avoid data inconsistency, we are taking the entire process down.")
+        s.out.append(
+            f"[rank{rank}]:[{glog(at)} ProcessGroupNCCL.cpp:681] [Rank {rank}] Some NCCL operations have failed or "
+            "timed out. Due to the asynchronous nature of CUDA kernels, "
+            "subsequent GPU operations might run on corrupted/incomplete data."
+        )
+        s.out.append(
+            f"[rank{rank}]:[{glog(at)} ProcessGroupNCCL.cpp:695] [Rank {rank}] To avoid data inconsistency, we are "
+            "taking the entire process down."
+        )
 
 
 def heartbeat(s: Scene, at: float, rank: int) -> None:
-    s.out.append(f"[rank{rank}]:[{glog(at)} ProcessGroupNCCL.cpp:1553] [PG ID 0 PG GUID 0 Rank {rank}] ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress in monitoring "
-                 "enqueued collectives. This typically indicates a NCCL/CUDA API (e.g., CudaEventDestroy) hang blocking the watchdog, and could be triggered by another thread holding the GIL inside "
-                 "a CUDA api, or other deadlock-prone behaviors.")
+    s.out.append(
+        f"[rank{rank}]:[{glog(at)} ProcessGroupNCCL.cpp:1553] [PG ID 0 PG GUID 0 Rank {rank}] ProcessGroupNCCL's "
+        "watchdog got stuck for 480 seconds without making progress in monitoring "
+        "enqueued collectives. This typically indicates a NCCL/CUDA API (e.g., CudaEventDestroy) hang blocking the "
+        "watchdog, and could be triggered by another thread holding the GIL inside "
+        "a CUDA api, or other deadlock-prone behaviors."
+    )
 
 
 def peer_closed(s: Scene, by: str, to: Iterable[str], local: int = 1) -> None:
     """NCCL's fall-out on the hosts `to`: the connection to `by` broke."""
     for host in to:
-        s.out.append(f"{host}:{30100 + local}:{30900 + local} [{local}] misc/socket.cc:71 NCCL WARN socketProgress: Connection closed by remote peer {by}<{39000 + s.rng.randint(0, 999)}>")
+        s.out.append(
+            f"{host}:{30100 + local}:{30900 + local} [{local}] misc/socket.cc:71 NCCL WARN socketProgress: "
+            f"Connection closed by remote peer {by}<{39000 + s.rng.randint(0, 999)}>"
+        )
         s.out.append(f"{host}:{30100 + local}:{30900 + local} [{local}] NCCL INFO misc/socket.cc:809 -> 6")
         rank = s.rank(host, local)
-        s.out.append(f"[rank{rank}]: torch.distributed.DistBackendError: NCCL error in: ../torch/csrc/distributed/c10d/NCCLUtils.hpp:268, remote process exited or there was a network error, NCCL version 2.21.5")
+        s.out.append(
+            f"[rank{rank}]: torch.distributed.DistBackendError: NCCL error in: "
+            "../torch/csrc/distributed/c10d/NCCLUtils.hpp:268, remote process exited or there was a network error, "
+            "NCCL version 2.21.5"
+        )
 
 
 def completions(s: Scene, peer_ip: str, to: Iterable[str], status: int = 12) -> None:
     """Completion errors that the peers of a broken port print."""
     for n, host in enumerate(to):
-        s.out.append(f"{host}:{30100 + n % 8}:{30800 + n % 8} [{n % 8}] transport/net_ib.cc:1615 NCCL WARN NET/IB : Got completion from peer {peer_ip}<{40000 + n}> with status={status} opcode=129 "
-                     f"len=131072 vendor err {129 if status == 12 else 249} (Recv) localGid ::ffff:10.21.3.{n + 1} remoteGids::ffff:{peer_ip}")
+        s.out.append(
+            f"{host}:{30100 + n % 8}:{30800 + n % 8} [{n % 8}] transport/net_ib.cc:1615 NCCL WARN NET/IB : Got "
+            f"completion from peer {peer_ip}<{40000 + n}> with status={status} opcode=129 "
+            f"len=131072 vendor err {129 if status == 12 else 249} (Recv) localGid ::ffff:10.21.3.{n + 1} remoteGids::ffff:{peer_ip}"
+        )
 
 
-def raised(s: Scene, rank: int, error: str, frames: Sequence[tuple[str, int, str]] = (("/srv/job/pretrain.py", 214, "train_step"),)) -> None:
+def raised(
+    s: Scene, rank: int, error: str, frames: Sequence[tuple[str, int, str]] = (("/srv/job/pretrain.py", 214, "train_step"),)
+) -> None:
     """A Python traceback on one rank."""
     s.out.append(f"[rank{rank}]: Traceback (most recent call last):")
     for path, line, name in frames:
@@ -120,9 +165,20 @@ def _exit(s: Scene, number: int, when: str, rank: int, code: int, node: str) -> 
     host = node or s.hosts[rank // s.gpus]
     pid = 30100 + rank % s.gpus
     signal = {-15: "  (SIGTERM)", -9: "  (SIGKILL)", -6: "  (SIGABRT)", -11: "  (SIGSEGV)", -7: "  (SIGBUS)"}.get(code, " ")
-    note = f"Signal {-code} ({signal.strip(' ()')}) received by PID {pid}" if code < 0 else "To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html"
-    return [f"[{number}]:", f"  time      : {when}", f"  host      : {host}", f"  rank      : {rank} (local_rank: {rank % s.gpus})",
-            f"  exitcode  : {code} (pid: {pid}){signal}", "  error_file: <N/A>", f"  traceback : {note}"]
+    note = (
+        f"Signal {-code} ({signal.strip(' ()')}) received by PID {pid}"
+        if code < 0
+        else "To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html"
+    )
+    return [
+        f"[{number}]:",
+        f"  time      : {when}",
+        f"  host      : {host}",
+        f"  rank      : {rank} (local_rank: {rank % s.gpus})",
+        f"  exitcode  : {code} (pid: {pid}){signal}",
+        "  error_file: <N/A>",
+        f"  traceback : {note}",
+    ]
 
 
 def step_killed(s: Scene, at: float, why: str = "", reporter: str = "") -> None:
@@ -190,11 +246,20 @@ def xid(device: str, code: int, text: str, pid: int | None = None, name: str = "
 
 def identity(s: Scene, device: str) -> tuple[str, str]:
     tail = "".join(s.rng.choices("0123456789abcdef", k=12))
-    return (f"NVRM: GPU at PCI:{device}: GPU-7f31c0de-19a4-4b60-8e55-{tail}", f"NVRM: GPU Board Serial Number: 16{s.rng.randint(10**10, 10**11 - 1)}")
+    return (
+        f"NVRM: GPU at PCI:{device}: GPU-7f31c0de-19a4-4b60-8e55-{tail}",
+        f"NVRM: GPU Board Serial Number: 16{s.rng.randint(10**10, 10**11 - 1)}",
+    )
 
 
 def mmu(device: str, pid: int | None = 30100, address: str = "7f21_d4a00000") -> str:
-    return xid(device, 31, f"Ch 00000010, intr 00000000. MMU Fault: ENGINE GRAPHICS GPC1 GPCCLIENT_T1_2 faulted @ 0x{address}. Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_READ", pid)
+    return xid(
+        device,
+        31,
+        f"Ch 00000010, intr 00000000. MMU Fault: ENGINE GRAPHICS GPC1 GPCCLIENT_T1_2 faulted @ 0x{address}. Fault "
+        "is of type FAULT_PDE ACCESS_TYPE_VIRT_READ",
+        pid,
+    )
 
 
 def channel(device: str, pid: int, previous: int | None = None) -> str:
@@ -202,11 +267,18 @@ def channel(device: str, pid: int, previous: int | None = None) -> str:
 
 
 def remap(device: str, code: int) -> str:
-    text = "Row Remapper: New row (0x00000003a51c08c0) marked for remapping, reset gpu to activate." if code == 63 else "Row Remapper Error: (0x00000003a51c08c0) - All reserved rows for bank are remapped"
+    text = (
+        "Row Remapper: New row (0x00000003a51c08c0) marked for remapping, reset gpu to activate."
+        if code == 63
+        else "Row Remapper Error: (0x00000003a51c08c0) - All reserved rows for bank are remapped"
+    )
     return xid(device, code, text)
 
 
-DBE = "An uncorrectable double bit error (DBE) has been detected on GPU in the framebuffer at physAddr 0x3a51c08c0 partition 5, subpartition 1."
+DBE = (
+    "An uncorrectable double bit error (DBE) has been detected on GPU in the framebuffer at physAddr 0x3a51c08c0 "
+    "partition 5, subpartition 1."
+)
 OFF_BUS = "GPU has fallen off the bus."
 GSP = "Timeout after 45s of waiting for RPC response from GPU{} GSP! Expected function 76 (GSP_RM_CONTROL) (0x20800a4c 0x10)."
 PMU = "PMU SPI Failure: Failed to read 0x200 bytes at 0x31000"
@@ -214,21 +286,33 @@ NVLINK = "NVLink: fatal error detected on link {}(0x0, 0x0, 0x10000, 0x0, 0x0, 0
 
 
 def corrected_aer(port: str = "0000:16:02.0") -> tuple[str, ...]:
-    return (f"pcieport {port}: AER: Corrected error received: {port}", f"pcieport {port}: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)",
-            f"pcieport {port}:   device [8086:347a] error status/mask=00000001/00002000")
+    return (
+        f"pcieport {port}: AER: Corrected error received: {port}",
+        f"pcieport {port}: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)",
+        f"pcieport {port}:   device [8086:347a] error status/mask=00000001/00002000",
+    )
 
 
 def fatal_aer(port: str) -> tuple[str, ...]:
-    return (f"pcieport {port}: AER: Uncorrected (Fatal) error received: {port}", f"pcieport {port}: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer, (Receiver ID)",
-            f"pcieport {port}:   device [8086:352a] error status/mask=00000020/00100000")
+    return (
+        f"pcieport {port}: AER: Uncorrected (Fatal) error received: {port}",
+        f"pcieport {port}: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer, (Receiver ID)",
+        f"pcieport {port}:   device [8086:352a] error status/mask=00000020/00100000",
+    )
 
 
 def boot_lines() -> tuple[str, ...]:
-    return ("Linux version 6.5.0-41-generic (build@lab) (gcc 12.3.0) #41-Ubuntu SMP", "Command line: BOOT_IMAGE=/boot/vmlinuz-6.5.0-41-generic root=/dev/md0 ro",
-            "x86/fpu: Supporting XSAVE feature 0x001: 'x87 floating point registers'")
+    return (
+        "Linux version 6.5.0-41-generic (build@lab) (gcc 12.3.0) #41-Ubuntu SMP",
+        "Command line: BOOT_IMAGE=/boot/vmlinuz-6.5.0-41-generic root=/dev/md0 ro",
+        "x86/fpu: Supporting XSAVE feature 0x001: 'x87 floating point registers'",
+    )
 
 
 def oom_lines(job: str, pid: int, task: str = "python3") -> tuple[str, ...]:
-    return (f"{task} invoked oom-killer: gfp_mask=0x100cca(GFP_HIGHUSER_MOVABLE), order=0, oom_score_adj=0",
-            f"oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=step_0,mems_allowed=0-1,oom_memcg=/slurm/uid_3021/job_{job},task_memcg=/slurm/uid_3021/job_{job}/step_0,task={task},pid={pid},uid=3021",
-            f"Memory cgroup out of memory: Killed process {pid} ({task}) total-vm:91002312kB, anon-rss:67108864kB, file-rss:90112kB, shmem-rss:2048kB, UID:3021 pgtables:150112kB oom_score_adj:0")
+    return (
+        f"{task} invoked oom-killer: gfp_mask=0x100cca(GFP_HIGHUSER_MOVABLE), order=0, oom_score_adj=0",
+        f"oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=step_0,mems_allowed=0-1,oom_memcg=/slurm/uid_3021/job_{job},task_memcg=/slurm/uid_3021/job_{job}/step_0,task={task},pid={pid},uid=3021",
+        f"Memory cgroup out of memory: Killed process {pid} ({task}) total-vm:91002312kB, anon-rss:67108864kB, "
+        "file-rss:90112kB, shmem-rss:2048kB, UID:3021 pgtables:150112kB oom_score_adj:0",
+    )

@@ -29,7 +29,9 @@ def opening(s: Scene, fault: float, *, every: int = 0, ms: float = 0) -> float:
     """The job starts, perhaps saves a checkpoint, and steps until `fault`; returns the step time in milliseconds."""
     say.init(s, every or s.rng.choice((1, 1, 4)))
     if s.rng.random() < 0.4 and fault - s.start > 2400:
-        say.checkpoint(s, s.rng.uniform(s.start + 600, fault - 900))
+        say.checkpoint(s, s.rng.uniform(s.start + 600, fault - 900), ms or s.step_ms)
+        # the excerpt leaves out the steps between the checkpoint and the last ones
+        s.iteration += int((fault - (s.saved or fault)) * 1000 / (ms or s.step_ms))
     return say.steps(s, fault - 1, s.rng.randint(5, 14), ms)
 
 
@@ -63,9 +65,20 @@ def noise(s: Scene, around: float, culprit: str) -> None:
         elif kind == "user":
             s.log(s.spares[0], around + s.rng.uniform(-20, 500), say.xid(s.device(1), 43, "Ch 0000001c", 77120, "python3"))
         elif kind == "segfault":
-            s.log(host, around - 1200, "node_exporter[4411]: segfault at 8 ip 000000000045d1a2 sp 000000c000123e80 error 4 in node_exporter[400000+8c1000]")
+            s.log(
+                host,
+                around - 1200,
+                "node_exporter[4411]: segfault at 8 ip 000000000045d1a2 sp 000000c000123e80 error 4 in node_exporter[400000+8c1000]",
+            )
         elif kind == "ce":
-            s.log(host, around - 700, "EDAC MC1: 1 CE memory read error on CPU_SrcID#0_MC#1_Chan#0_DIMM#0 (channel:0 slot:0 page:0x91ac offset:0x80 grain:32 syndrome:0x0)")
+            s.log(
+                host,
+                around - 700,
+                (
+                    "EDAC MC1: 1 CE memory read error on CPU_SrcID#0_MC#1_Chan#0_DIMM#0 (channel:0 slot:0 page:0x91ac "
+                    "offset:0x80 grain:32 syndrome:0x0)"
+                ),
+            )
         else:
             s.log(host, around - 3000, "igb 0000:c1:00.0 eno1: igb: eno1 NIC Link is Down")
             s.log(host, around - 2994, "igb 0000:c1:00.0 eno1: igb: eno1 NIC Link is Up 1000 Mbps Full Duplex, Flow Control: RX")
@@ -73,7 +86,14 @@ def noise(s: Scene, around: float, culprit: str) -> None:
 
 def faulted(s: Scene, culprit: str, classes: Sequence[str], **more: Any) -> dict[str, Any]:
     """What to expect where one host's own hardware, kernel or services broke the job."""
-    want: dict[str, Any] = {"class": list(classes), "manifestation": STOP, "action": TAKE_HOST, "confidence": SURE, "culprits": [culprit], "healthy_hosts": s.others(culprit)}
+    want: dict[str, Any] = {
+        "class": list(classes),
+        "manifestation": STOP,
+        "action": TAKE_HOST,
+        "confidence": SURE,
+        "culprits": [culprit],
+        "healthy_hosts": s.others(culprit),
+    }
     if s.others(culprit):
         want |= {"victims_any": s.others(culprit), "not_victims": [culprit]}
     return _costed(s, want, more)
@@ -87,7 +107,8 @@ def blameless(s: Scene, classes: Sequence[str], **more: Any) -> dict[str, Any]:
 
 def _costed(s: Scene, want: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
     want["not_spares"] = list(s.hosts) + (s.spares[2:] if "sinfo.txt" in s.extra else [])
-    if s.attempts or s.controller:
+    counted = any(" nranks " in line for line in s.out)
+    if s.attempts or (s.controller and counted):
         want["gpu_hours"] = s.lost()
     want |= more
     return {key: value for key, value in want.items() if value is not None}

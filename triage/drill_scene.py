@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import random
@@ -10,10 +11,26 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
-NAMING = ("gpu-{:03d}", "r{rack:02d}-n{:02d}", "ip-10-2-{rack}-{:d}", "cn-{rack}-{:d}", "dgx{:02d}", "node{:04d}", "h100-c{:02d}", "a3u-{:04d}")
+NAMING = (
+    "gpu-{:03d}",
+    "r{rack:02d}-n{:02d}",
+    "ip-10-2-{rack}-{:d}",
+    "cn-{rack}-{:d}",
+    "dgx{:02d}",
+    "node{:04d}",
+    "h100-c{:02d}",
+    "a3u-{:04d}",
+)
 BUSES = ("1a", "3b", "4c", "5d", "9b", "ba", "ca", "da")
 KERNEL_STYLES = ("rsyslog", "rsyslog", "offset", "zulu", "bsd", "bsd_seconds", "dmesg_T", "dmesg", "journal", "journal_iso", "journal_json")
-FOLDERS = {"dmesg_T": "{}.dmesg.txt", "dmesg": "{}.dmesg", "journal": "{}.journal.txt", "journal_iso": "{}/journal.txt", "journal_json": "{}.journal.json"}
+NAMES = ("{}.kern.log", "{}.kern.log", "{}/kern.log", "kern-{}.log", "{}/var/log/messages", "{}_kern.log")
+FOLDERS = {
+    "dmesg_T": ("{}.dmesg.txt", "dmesg-{}.txt", "{}/dmesg.txt"),
+    "dmesg": ("{}.dmesg", "{}/dmesg", "dmesg_{}.log"),
+    "journal": ("{}.journal.txt", "journal-{}.txt"),
+    "journal_iso": ("{}/journal.txt", "{}.journal"),
+    "journal_json": ("{}.journal.json", "{}/journal.jsonl"),
+}
 ROUTINE = (
     "IPv6: ADDRCONF(NETDEV_CHANGE): ens3f0np0: link becomes ready",
     "TCP: request_sock_TCP: Possible SYN flooding on port 29400. Sending cookies.  Check SNMP counters.",
@@ -21,13 +38,13 @@ ROUTINE = (
     "hrtimer: interrupt took 52117 ns",
     "workqueue: drm_fb_helper_damage_work hogged CPU for >10000us 8 times, consider switching to WQ_UNBOUND",
     "process 'opt/py/bin/python3' started with executable stack",
-    "audit: type=1400 audit(1.5:41): apparmor=\"STATUS\" operation=\"profile_replace\" name=\"docker-default\" pid=9011 comm=\"apparmor_parser\"",
+    'audit: type=1400 audit(1.5:41): apparmor="STATUS" operation="profile_replace" name="docker-default" pid=9011 comm="apparmor_parser"',
     "nvidia-uvm: Loaded the UVM driver, major device number 506.",
     "sched: RT throttling activated",
-    "overlayfs: \"xino\" feature enabled using 3 upper inode bits.",
+    'overlayfs: "xino" feature enabled using 3 upper inode bits.',
 )
 # a chance that a scene's scheduler writes each of these
-SHAPES = ("pipe", "pipe", "pipe_steps", "semicolon")
+SHAPES = ("pipe", "pipe", "pipe_steps", "semicolon", "show_job")
 
 
 def stamp(at: float, zone: int = 0) -> datetime:
@@ -109,6 +126,8 @@ class Scene:
     saved: float | None = None
     out_name: str = "slurm-{job}.out"
     train_style: str = "megatron"
+    step_ms: float = 3320.0
+    packed: bool = False
 
     def log(self, host: str, at: float, *messages: str) -> None:
         """Kernel messages of one host, 90 microseconds apart."""
@@ -160,10 +179,13 @@ def scene(rng: random.Random, hosts: int = 0, minutes: float = 0) -> Scene:
     made = Scene(rng, names[:count], names[count:], start, end, str(rng.randint(2100, 999999)))
     made.style = rng.choice(KERNEL_STYLES)
     made.zone = rng.choice((120, -420, 480, 330)) if made.style == "offset" else 0
-    made.folder = FOLDERS.get(made.style, rng.choice(("{}.kern.log", "{}.kern.log", "{}/kern.log", "kern-{}.log")))
+    made.folder = rng.choice(FOLDERS.get(made.style, NAMES))
+    made.packed = rng.random() < 0.12
     made.domain = ".cluster.example.org" if pattern.startswith("dgx") else ""
     made.out_name = rng.choice(("slurm-{job}.out", "slurm-{job}.out", "pretrain-b-{job}.log", "pretrain-b_{job}.out"))
     made.iteration = rng.randint(40, 90000)
+    made.step_ms = rng.choice((1840.0, 3320.0, 4875.0, 7710.0))
+    made.train_style = rng.choice(("megatron", "megatron", "megatron", "deepspeed"))
     return made
 
 
@@ -179,8 +201,10 @@ def framed(s: Scene, host: str) -> str:
         return "".join(_journal_json(at, full, text) for at, text in rows)
     lines = [_framed(s, full, at, text, boot) for at, text in rows]
     if s.style == "dmesg":
-        lines[:0] = ["[    0.000000] Linux version 6.5.0-41-generic (build@lab) (gcc 12.3.0) #41-Ubuntu SMP",
-                     f"[    1.250000] rtc_cmos 00:01: setting system clock to {plain(boot + 1.25)} UTC ({int(boot + 1.25)})"]
+        lines[:0] = [
+            "[    0.000000] Linux version 6.5.0-41-generic (build@lab) (gcc 12.3.0) #41-Ubuntu SMP",
+            f"[    1.250000] rtc_cmos 00:01: setting system clock to {plain(boot + 1.25)} UTC ({int(boot + 1.25)})",
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -202,14 +226,38 @@ def _framed(s: Scene, host: str, at: float, text: str, boot: float) -> str:
 
 
 def _journal_json(at: float, host: str, text: str) -> str:
-    row = {"__REALTIME_TIMESTAMP": str(round(at * 1e6)), "_HOSTNAME": host, "_TRANSPORT": "kernel", "SYSLOG_IDENTIFIER": "kernel", "PRIORITY": "4", "MESSAGE": text}
+    row = {
+        "__REALTIME_TIMESTAMP": str(round(at * 1e6)),
+        "_HOSTNAME": host,
+        "_TRANSPORT": "kernel",
+        "SYSLOG_IDENTIFIER": "kernel",
+        "PRIORITY": "4",
+        "MESSAGE": text,
+    }
     return json.dumps(row) + "\n"
 
 
 def accounting(rows: Sequence[Attempt], shape: str) -> str:
-    """`sacct` rows in one of its printed shapes."""
+    """`sacct` rows in one of its printed shapes, or `scontrol show job`."""
+    if shape == "show_job":
+        return "".join(_show_job(row) for row in rows)
     mark = ";" if shape == "semicolon" else "|"
-    head = ("JobID", "JobName", "User", "Partition", "NNodes", "NodeList", "AllocTRES", "Submit", "Start", "End", "Elapsed", "State", "ExitCode", "Reason")
+    head = (
+        "JobID",
+        "JobName",
+        "User",
+        "Partition",
+        "NNodes",
+        "NodeList",
+        "AllocTRES",
+        "Submit",
+        "Start",
+        "End",
+        "Elapsed",
+        "State",
+        "ExitCode",
+        "Reason",
+    )
     lines = [mark.join(head)]
     for row in rows:
         lines.append(mark.join(_account(row)))
@@ -227,8 +275,41 @@ def _account(row: Attempt, step: str = "") -> list[str]:
     tres = f"billing={96 * nodes},cpu={96 * nodes},gres/gpu={row.gpus * nodes},node={nodes}"
     name = row.name if not step else {".batch": "batch", ".extern": "extern"}.get(step, "python")
     user, part = ("", "") if step else (row.user, "train")
-    return [row.job + step, name, user, part, str(nodes), hostlist(hosts), tres, plain(row.start - 41), plain(row.start), end,
-            clock(row.end - row.start), state, row.code, "" if step else row.reason]
+    return [
+        row.job + step,
+        name,
+        user,
+        part,
+        str(nodes),
+        hostlist(hosts),
+        tres,
+        plain(row.start - 41),
+        plain(row.start),
+        end,
+        clock(row.end - row.start),
+        state,
+        row.code,
+        "" if step else row.reason,
+    ]
+
+
+def _show_job(row: Attempt) -> str:
+    nodes, state = len(row.hosts), row.state.split(" ", maxsplit=1)[0]
+    end = "Unknown" if state == "RUNNING" else plain(row.end)
+    return (
+        f"JobId={row.job} JobName={row.name}\n"
+        f"   UserId={row.user}(3021) GroupId=ml(100) MCS_label=N/A\n"
+        f"   JobState={state} Reason={row.reason} Dependency=(null)\n"
+        f"   Requeue=1 Restarts=0 BatchFlag=1 Reboot=0 ExitCode={row.code}\n"
+        f"   RunTime={clock(row.end - row.start)} TimeLimit=7-00:00:00 TimeMin=N/A\n"
+        f"   SubmitTime={plain(row.start - 41)} EligibleTime={plain(row.start - 41)}\n"
+        f"   StartTime={plain(row.start)} EndTime={end} Deadline=N/A\n"
+        f"   Partition=train AllocNode:Sid=login1:8811\n"
+        f"   NodeList={hostlist(row.hosts)}\n"
+        f"   BatchHost={row.hosts[0]}\n"
+        f"   NumNodes={nodes} NumCPUs={96 * nodes} NumTasks={nodes} CPUs/Task=96 ReqB:S:C:T=0:0:*:*\n"
+        f"   TRES=cpu={96 * nodes},node={nodes},billing={96 * nodes},gres/gpu={row.gpus * nodes}\n\n"
+    )
 
 
 def flush(s: Scene, folder: Path) -> None:
@@ -237,11 +318,15 @@ def flush(s: Scene, folder: Path) -> None:
     written: dict[str, str | bytes] = dict(s.extra)
     for host in s.kernel:
         if host not in s.hidden:
-            written[s.folder.format(host)] = framed(s, host)
+            text = framed(s, host)
+            # a fixed mtime inside, so that the same seed gives the same bytes
+            written[s.folder.format(host) + (".gz" if s.packed else "")] = gzip.compress(text.encode(), mtime=0) if s.packed else text
     if s.out:
         written[s.out_name.format(job=s.job)] = "\n".join(s.out) + "\n"
     if s.attempts:
-        written["sacct.txt"] = accounting(s.attempts, s.rng.choice(SHAPES))
+        shape = s.rng.choice(SHAPES)
+        shape = "pipe" if shape == "show_job" and len(s.attempts) > 1 else shape
+        written["job.txt" if shape == "show_job" else "sacct.txt"] = accounting(s.attempts, shape)
     if s.controller:
         rows = sorted(s.controller, key=lambda row: row[0])
         written["slurmctld.log"] = "".join(f"[{plain(at)}.{int(at % 1 * 1000):03d}] {text}\n" for at, text in rows)

@@ -29,7 +29,12 @@ class Case:
 
     def toml(self) -> str:
         """The text of its `case.toml`."""
-        lines = ["[case]", f"title = {json.dumps(self.title)}", f'source = "drill {self.kind}: lines composed after real shapes"', f"truth = {json.dumps(self.truth)}"]
+        lines = [
+            "[case]",
+            f"title = {json.dumps(self.title)}",
+            f'source = "drill {self.kind}: lines composed after real shapes"',
+            f"truth = {json.dumps(self.truth)}",
+        ]
         if self.args:
             lines += ["", "[run]", f"args = {json.dumps(list(self.args))}"]
         lines += ["", "[expect]", *(f"{key} = {json.dumps(value)}" for key, value in self.expect.items()), "max_seconds = 10"]
@@ -58,14 +63,18 @@ def score(answer: Mapping[str, Any], expect: Mapping[str, Any]) -> list[str]:
     verdict = answer.get("verdict") or {}
     suspects = list(answer.get("suspects") or [])
     first = suspects[0] if suspects else {}
-    faults = [f"{key}: {verdict.get(key)}, want {'|'.join(table[key])}" for key in VERDICT if key in table and verdict.get(key) not in table[key]]
+    faults = [
+        f"{key}: {verdict.get(key)}, want {'|'.join(table[key])}" for key in VERDICT if key in table and verdict.get(key) not in table[key]
+    ]
     faults += _blame(table, verdict, suspects, first)
     faults += _words(table, answer)
     faults += _consequences(table, answer)
     return faults
 
 
-def _blame(table: Mapping[str, Any], verdict: Mapping[str, Any], suspects: Sequence[Mapping[str, Any]], first: Mapping[str, Any]) -> list[str]:
+def _blame(
+    table: Mapping[str, Any], verdict: Mapping[str, Any], suspects: Sequence[Mapping[str, Any]], first: Mapping[str, Any]
+) -> list[str]:
     faults = []
     culprits = [s for s in suspects if s.get("role") == "culprit"]
     if "culprits" in table and short(first.get("host")) not in _hosts(table["culprits"]):

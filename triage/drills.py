@@ -9,21 +9,34 @@ import random
 import tempfile
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from triage import answers, desk, drill_fabric, drill_gpu, drill_host, drill_jobs, pipeline
+from triage import (
+    answers,
+    desk,
+    drill_decoys,
+    drill_demo,
+    drill_fabric,
+    drill_gpu,
+    drill_host,
+    drill_jobs,
+    drill_records,
+    drill_traps,
+    pipeline,
+)
 from triage.drill_plots import PLOTS
 from triage.drill_scene import flush, scene
 from triage.drill_truth import ISOLATING, Case, score, short
+from triage.moments import parse_time
 from triage.rulebook import Rulebook
 from triage.rulebook import load as load_rules
 from triage.store import Store
 
 __all__ = ["Case", "Rehearsal", "ask", "kinds", "rehearse", "score", "write"]
-_ACTS = (drill_gpu, drill_host, drill_fabric, drill_jobs)
+_ACTS = (drill_decoys, drill_demo, drill_gpu, drill_host, drill_fabric, drill_jobs, drill_records, drill_traps)
 
 
 def kinds() -> list[str]:
@@ -84,26 +97,30 @@ class Rehearsal:
             self.faults[name] = faults
 
 
-def ask(logs: Path, args: Iterable[str] = (), book: Rulebook | None = None) -> dict[str, Any]:
-    """The answer of `triage now` for a folder, made in memory in this process; of the arguments only `--job` is known."""
+def ask(logs: Path, args: Sequence[str] = (), book: Rulebook | None = None) -> dict[str, Any]:
+    """The answer of `triage now` for a folder, made in memory in this process; of the options `--job` and `--at` are known."""
     rules = book or load_rules()
-    words = list(args)
-    job = words[words.index("--job") + 1] if "--job" in words else None
+    options = dict(zip(args[::2], args[1::2], strict=True))
     with Store() as store:
         report = desk.read(store, [str(logs)], rules, None, None)
         analysis = pipeline.judge(pipeline.load(store, rules), rules)
         rejects = int(store.rows("reject_count")[0]["n"])
-        return answers.answer(analysis, rules, answers.Question(job), rejects, not report.sources)
+        when = parse_time(options["--at"], analysis.history.now) if "--at" in options else None
+        return answers.answer(analysis, rules, answers.Question(options.get("--job"), when), rejects, not report.sources)
 
 
-def rehearse(stories: int, seed: int = 0, only: str | None = None, book: Rulebook | None = None) -> Rehearsal:
-    """Runs `stories` seeded drills through the engine, each kind in turn, and says how it did."""
+def rehearse(stories: int, seed: int = 0, only: str | None = None, book: Rulebook | None = None, start: int = 0) -> Rehearsal:
+    """Runs `stories` seeded drills through the engine and says how it did: each kind in turn, from the `start`-th on.
+
+    only  part of a kind's name; the others stay out.
+    """
     rules = book or load_rules()
     names = [name for name in kinds() if only is None or only in name]
     total = Rehearsal()
     with tempfile.TemporaryDirectory() as scratch:
         for n in range(stories):
-            folder = Path(scratch) / f"{names[n % len(names)]}.{seed + n}"
-            case = write(folder, seed + n, names[n % len(names)])
+            name = names[(start + n) % len(names)]
+            folder = Path(scratch) / f"{name}.{seed + n}"
+            case = write(folder, seed + n, name)
             total.add(folder.name, case, ask(folder / "logs", case.args, rules))
     return total

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from typing import Any
 
 SHOWN = 300
@@ -30,7 +31,7 @@ def clean(text: object, limit: int = SHOWN) -> str:
 def _picture(char: str) -> str:
     """A visible stand-in: NUL as its control picture, U+202E as its number."""
     code = ord(char)
-    if char == "\t" or char.isspace() and code not in (0x0A, 0x0B, 0x0C, 0x0D, 0x1C, 0x1D, 0x1E, 0x1F, 0x85, 0x2028, 0x2029):
+    if char == "\t" or unicodedata.category(char) == "Zs":
         return " "
     if code < 0x20:
         return chr(0x2400 + code)
@@ -51,8 +52,8 @@ def inert(text: str) -> str:
 
 
 def md_prose(text: object, limit: int = SHOWN) -> str:
-    """Text inside a Markdown sentence or cell."""
-    escaped = _MARKDOWN.sub(r"\\\1", clean(text, limit))
+    """Text inside a Markdown sentence or cell; like `cell` no formula."""
+    escaped = _MARKDOWN.sub(r"\\\1", cell(text, limit))
     return inert(escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"))
 
 

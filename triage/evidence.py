@@ -59,9 +59,15 @@ def part_of(burst: Burst, finding: Finding) -> str | None:
         return _lesser_root(burst, finding)
     if role == "cascade" and burst.family == "gpu":
         return "teardown" if burst.code == "xid.45" else "cascade"
-    if role in ("fact", "noise"):
+    if role in ("fact", "noise") or (role == "precursor" and not _on_suspect(burst, finding)):
         return None
     return role
+
+
+def _on_suspect(burst: Burst, finding: Finding) -> bool:
+    """A warning sign tells something only of a host that is suspected, or where nobody is."""
+    hosts = {s.host for s in finding.suspects if s.host}
+    return not hosts or burst.host in hosts
 
 
 def _lesser_root(burst: Burst, finding: Finding) -> str:

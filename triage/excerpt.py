@@ -9,9 +9,11 @@ from typing import IO, Any
 
 from triage import sources
 from triage.faults import Fault
-from triage.scanner import MARKS, Hasher
+from triage.feed import Hasher
+from triage.scanner import MARKS
 
 MARGIN, CUT, BLOCK = 2, 2048, 1 << 20
+NOT_READ = "the file was not read again"
 GONE = "the file is not there any more"
 CHANGED = "the file has changed since it was read"
 UNREADABLE = "the file cannot be read any more"
@@ -19,7 +21,10 @@ BINARY = "binary data, no lines to show"
 
 # NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build
 # Driver Version                            : 570.86.15
-_DRIVER = re.compile(rb"(?:NVRM: loading NVIDIA UNIX [^\n\d]{0,60}(?:x86_64)? {1,4}[^\n\d]{0,40}|Driver Version {0,40}: {0,4})(\d{3}\.\d{1,4}(?:\.\d{1,4})?)")
+_DRIVER = re.compile(
+    rb"(?:NVRM: loading NVIDIA UNIX [A-Za-z0-9_ ]{0,60}  |Driver Version {0,40}: {0,4})(\d{3}\.\d{1,4}(?:\.\d{1,4})?)"
+)
+_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 # VBIOS Version                         : 96.00.74.00.1A
 _FIRMWARE = re.compile(rb"VBIOS Version {0,40}: {0,4}([0-9A-Fa-f.]{8,20})")
 
@@ -71,10 +76,15 @@ def _read(stream: IO[bytes], row: Mapping[str, Any], wanted: list[int]) -> Excer
             break
     if not _proven(hasher, row, min(picker.end or size, row["bytes"] or 0)):
         return Excerpt(note=CHANGED)
-    if any(b"\0" in line for line in picker.lines.values()):
+    if _binary(b"".join(picker.lines.values())):
         return Excerpt(note=BINARY, driver=excerpt.driver, firmware=excerpt.firmware)
     excerpt.lines = {number: line.rstrip(b"\r").decode("utf-8", "replace") for number, line in sorted(picker.lines.items())}
     return excerpt
+
+
+def _binary(text: bytes) -> bool:
+    """More than a tenth control bytes; a log with a hole of NULs in one line is still a log."""
+    return len(_CONTROL.findall(text)) * 10 > len(text)
 
 
 def _proven(hasher: Hasher, row: Mapping[str, Any], upto: int) -> bool:

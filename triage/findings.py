@@ -121,7 +121,7 @@ def _silent_ranks(incident: Incident, ranks: Mapping[int, Rank], gpus: int) -> l
     absent = sorted(set(range(size)) - printed)
     hosts = {ranks[r].host if r in ranks else None for r in absent}
     loud = {ranks[r].host for r in printed if r in ranks}
-    whole_host = len(hosts) == 1 and None not in hosts and not hosts & loud and len(loud) >= 2
+    whole_host = len(hosts) == 1 and None not in hosts and not hosts & loud and bool(loud)
     if not absent or len(printed) < 3 or not (whole_host or len(absent) <= max(1, size // 10)):
         return []
     why = f"printed no timeout, where {len(printed)} ranks did: it was not waiting in the collective"

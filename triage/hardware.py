@@ -7,31 +7,31 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from triage.moments import iso, micros
+from triage.moments import iso
 
 if TYPE_CHECKING:
     from triage.decisions import Decision
     from triage.excerpt import Excerpt
-    from triage.history import History
-    from triage.store import Store
+    from triage.history import Burst, History
 
 MOST_CODES, MOST_PLACES = 12, 3
-IDENTITY = """SELECT device, gpu_uuid, attrs, ts_near FROM events WHERE code = 'gpu.identity' AND host = ? ORDER BY ts_near NULLS FIRST, event_id"""
-CODES = """SELECT code, device, first, "last", "count", source_id, line, message FROM bursts
-    WHERE host = ? AND (device = ? OR device IS NULL OR ? IS NULL) AND role IN ('root', 'cascade', 'precursor')
-    ORDER BY first NULLS FIRST, burst_id"""
+TELLING = ("root", "cascade", "precursor")
 
 
-def hardware_of(decision: Decision, history: History, store: Store, excerpts: Mapping[str, Excerpt]) -> list[dict[str, Any]]:
+def hardware_of(
+    decision: Decision, history: History, identities: Sequence[Mapping[str, Any]], excerpts: Mapping[str, Excerpt]
+) -> list[dict[str, Any]]:
     """One row a suspected host and device: model, uuid, serial, driver, firmware (null where no log says), rack, codes with places."""
     places = dict.fromkeys((s.host, s.device, s.role) for s in decision.finding.suspects if s.host)
-    return [_row(str(host), device, role, history, store, excerpts) for host, device, role in places]
+    return [_row(str(host), device, role, history, identities, excerpts) for host, device, role in places]
 
 
-def _row(host: str, device: str | None, role: str, history: History, store: Store, excerpts: Mapping[str, Excerpt]) -> dict[str, Any]:
+def _row(
+    host: str, device: str | None, role: str, history: History, identities: Sequence[Mapping[str, Any]], excerpts: Mapping[str, Excerpt]
+) -> dict[str, Any]:
     inventory = history.topology.rows.get(host, {})
-    uuid, serial = _identity(host, device, store)
-    codes = _codes(host, device, history, store)
+    uuid, serial = _identity(host, device, identities)
+    codes = _codes(host, device, history)
     here = [excerpts[p] for p in {place.rsplit(":", 1)[0] for c in codes for place in c["places"]} if p in excerpts]
     return {
         "host": host,
@@ -48,12 +48,12 @@ def _row(host: str, device: str | None, role: str, history: History, store: Stor
     }
 
 
-def _identity(host: str, device: str | None, store: Store) -> tuple[str | None, str | None]:
+def _identity(host: str, device: str | None, identities: Sequence[Mapping[str, Any]]) -> tuple[str | None, str | None]:
     """The last UUID and serial that a log ties to the device."""
     uuid: str | None = None
     serial: str | None = None
-    for row in store.rows(IDENTITY, [host]):
-        if device is None or row["device"] != device:
+    for row in identities:
+        if device is None or (row["host"], row["device"]) != (host, device):
             continue
         attrs = json.loads(row["attrs"]) if row["attrs"] else {}
         uuid = row["gpu_uuid"] or uuid
@@ -61,21 +61,22 @@ def _identity(host: str, device: str | None, store: Store) -> tuple[str | None, 
     return uuid, serial
 
 
-def _codes(host: str, device: str | None, history: History, store: Store) -> list[dict[str, Any]]:
-    groups: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
-    for row in store.rows(CODES, [host, device, device]):
-        groups[row["code"]].append(row)
-    rows = [_code(code, group, history) for code, group in groups.items()]
+def _codes(host: str, device: str | None, history: History) -> list[dict[str, Any]]:
+    groups: defaultdict[str, list[Burst]] = defaultdict(list)
+    for burst in history.bursts:
+        if burst.host == host and burst.role in TELLING and (device is None or burst.device in (None, device)):
+            groups[burst.code].append(burst)
+    rows = [_code(code, sorted(group, key=lambda b: (b.first or 0, b.burst_id)), history) for code, group in groups.items()]
     return sorted(rows, key=lambda r: (r["first"] or "", r["code"]))[:MOST_CODES]
 
 
-def _code(code: str, group: Sequence[Mapping[str, Any]], history: History) -> dict[str, Any]:
+def _code(code: str, group: Sequence[Burst], history: History) -> dict[str, Any]:
     return {
         "code": code,
-        "lines": sum(r["count"] for r in group),
+        "lines": sum(b.count for b in group),
         "bursts": len(group),
-        "first": iso(micros(group[0]["first"])),
-        "last": iso(micros(group[-1]["last"])),
-        "text": group[-1]["message"],
-        "places": [f"{history.where(r['source_id'])}:{r['line']}" for r in group[-MOST_PLACES:]],
+        "first": iso(group[0].first),
+        "last": iso(group[-1].last),
+        "text": group[-1].message,
+        "places": [f"{history.where(b.source_id)}:{b.line}" for b in group[-MOST_PLACES:]],
     }

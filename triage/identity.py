@@ -36,7 +36,7 @@ DUMP_FOLDERS = {"flight", "flights", "dumps", "dump", "fr", "fr_traces", "flight
 _SBATCH = re.compile(r"^slurm-(\d{1,12}(?:_\d{1,9})?)(?:\.|$)")
 _NUMBER = re.compile(r"(?<!\d)(\d{1,12}(?:_\d{1,9})?)(?!\d)")
 UNKNOWN_JOB = "unknown"
-YEARS = range(-20, 2)
+YEARS = range(-20, 21)
 NEAR_DAYS = 45.0
 
 

@@ -9,47 +9,28 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from os import cpu_count
 from threading import local
 from typing import Any
 
-import blake3
-
-from parsers import DIALECTS
-from parsers.contract import Dialect, HostRecord, HostStateRecord, JobRecord, RankRecord, Record
-from parsers.hosts import fold
-from triage import coverage, events, rejects
-from triage.coverage import Span
-from triage.faults import InputFault
-from triage.identity import GENERIC
-from triage.scanner import BLOCK, Scanned, Scanner, UnknownKind
-from triage.sources import Found, Source
+from parsers import clocks
+from parsers.contract import Dialect
+from triage.dialects import dialects
+from triage.faults import Fault, InputFault
+from triage.intake import RECORD_TABLES, Intake, Parsed
+from triage.scanner import BLOCK, Hasher, Scanner, UnknownKind
+from triage.sources import Found, Source, reopened
 from triage.store import Store
 
-RECORD_TABLES: dict[type[Record], str] = {
-    JobRecord: "job_records",
-    HostStateRecord: "state_records",
-    HostRecord: "host_records",
-    RankRecord: "rank_records",
-}
-HOST_DIALECTS = {"ipmi", "fabric", "xid", "nvrm", "nvidia_smi", "pcie", "kernel"}
-BATCH_FILES, BATCH_ROWS = 64, 200_000
-
-
-@dataclass(slots=True)
-class Parsed:
-    """A source's rows, ready to store."""
-
-    source: dict[str, Any]
-    tables: dict[str, list[dict[str, Any]]]
-    prefixes: dict[int, str]
-    skipped: str = ""
+BATCH_FILES, BATCH_ROWS = 64, 50_000
+BIG = 32 << 20
+"""Bytes from which on a file is read ahead and searched by threads of its own."""
 
 
 @dataclass(slots=True)
 class Report:
-    """What an ingest did."""
+    """What an ingest did. `skipped` lists what was not read, or not to its end, with the reason."""
 
     sources: list[dict[str, Any]] = field(default_factory=list)
     skipped: list[tuple[str, str]] = field(default_factory=list)
@@ -64,46 +45,53 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to read: the zone of stamps that name none, families of codes, dialects, block size, threads."""
+    """How to read: families of codes, the zone of stamps that name none (IANA name or +hh:mm), dialects, block size, threads."""
 
     families: dict[str, str]
     zone: str | None = None
-    dialects: Sequence[Dialect] = DIALECTS
+    dialects: Sequence[Dialect] = field(default_factory=dialects)
     block: int = BLOCK
     threads: int = 0
+
+    def stated_zone(self) -> clocks.Zone | None:
+        """The zone; raises Fault when there is none of that name."""
+        try:
+            return clocks.zone_of(self.zone) if self.zone else None
+        except ValueError as error:
+            raise Fault(f"--tz {self.zone}: no such time zone; give a name such as Europe/Berlin, or +02:00") from error
 
 
 class Reader:
     """Scans sources in parallel, one scanner a thread."""
 
-    def __init__(self, options: Options, known: Sequence[tuple[bytes, int]]) -> None:
-        self.options, self.known, self._local = options, known, local()
+    def __init__(self, options: Options, older: Callable[[bytes], Iterable[int]]) -> None:
+        self.options, self._older, self._local = options, older, local()
+        self.zone = options.stated_zone()
+        self.threads = options.threads or min(8, cpu_count() or 1)
 
-    def _older(self, head: bytes) -> Iterable[int]:
-        return [size for begin, size in self.known if begin[: len(head)] == head or head.startswith(begin)]
-
-    def read(self, source: Source) -> Parsed:
+    def read(self, source: Source, apart: bool = False) -> Parsed:
         """Scan one source; what cannot be read is an InputFault when the user named it, else `skipped`."""
         scanner = getattr(self._local, "scanner", None) or Scanner(self.options.dialects, self.options.block)
         self._local.scanner = scanner
-        span = Span()
+        intake = Intake(self.options.families)
         try:
-            with source.open() as stream:
-                scanned = scanner.scan(stream, source.path.rsplit("/", 1)[-1].rsplit("!", 1)[-1], span, self._older)
+            with source.open() as stream, clocks.assumed(self.zone):
+                name = source.path.rsplit("/", 1)[-1].rsplit("!", 1)[-1]
+                scanned = scanner.scan(stream, name, intake, self._older, apart)
         except (OSError, EOFError, UnknownKind, ValueError) as error:
             if source.named:
                 raise InputFault(source.path, _reason(error), "name a log, or leave it out") from error
-            return Parsed({}, {}, {}, f"{_reason(error)}")
-        return parsed(source, scanned, span, self.options)
+            return Parsed({}, skipped=_reason(error))
+        return intake.finish(source, scanned, self.zone)
 
     def read_all(self, sources: Sequence[Source]) -> Iterator[tuple[Source, Parsed]]:
         """In the order given, a few ahead of the caller."""
-        threads = self.options.threads or min(8, cpu_count() or 1)
-        with ThreadPoolExecutor(threads) as pool:
+        apart = len(sources) < self.threads
+        with ThreadPoolExecutor(self.threads) as pool:
             waiting: deque[tuple[Source, Future[Parsed]]] = deque()
             for source in sources:
-                waiting.append((source, pool.submit(self.read, source)))
-                if len(waiting) > 2 * threads:
+                waiting.append((source, pool.submit(self.read, source, apart)))
+                if len(waiting) > 2 * self.threads:
                     done, future = waiting.popleft()
                     yield done, future.result()
             while waiting:
@@ -116,102 +104,45 @@ def _reason(error: Exception) -> str:
     return getattr(error, "strerror", None) or text
 
 
-def parsed(source: Source, scanned: Scanned, span: Span, options: Options) -> Parsed:
-    """Rows of one scanned source."""
-    part = _name_part(source.path, scanned, span)
-    source_id = blake3.blake3(f"{scanned.digest} {part}".encode()).hexdigest(length=16) if part else scanned.digest
-    records = [c.record for c in scanned.claims]
-    anchor = int((source.mtime or time.time()) * 1e6)
-    dated = [ts for ts in span.stamps() if not events.is_yearless(ts)]
-    dated += [r.ts for r in records if isinstance(r, events.Event) and r.ts is not None and not events.is_yearless(r.ts)]
-    waiting = sorted({ts for ts in span.stamps() if events.is_yearless(ts)})
-    shift = dict(zip(waiting, _dated(waiting, anchor, dated), strict=True))
-    year_from = events.date(records, anchor, dated)
-    tables: dict[str, list[dict[str, Any]]] = {
-        "events": events.build(source_id, scanned.claims, options.families),
-        "rejects": rejects.build(source_id, scanned.claims),
-        "coverage": coverage.build(source_id, span, scanned.claims, options.families, shift),
-    }
-    for record in records:
-        if table := RECORD_TABLES.get(type(record)):
-            tables.setdefault(table, []).append(_record_row(source_id, record))
-    if year_from == "none" and waiting:
-        year_from = "stamp" if dated else "mtime"
-    row = _source_row(source, scanned, tables, year_from) | {"source_id": source_id, "digest": scanned.digest, "name_part": part}
-    return Parsed(row, tables, scanned.prefixes)
-
-
-def _name_part(path: str, scanned: Scanned, span: Span) -> str | None:
-    """Equal bytes of two hosts or ranks are two sources where nothing but the name tells them apart."""
-    name = path.replace("!", "/").rsplit("/", 1)[-1]
-    if any(c.dialect == "flight" for c in scanned.claims):
-        return name
-    has_host = any(host for host, _ in span.seen) or any(isinstance(c.record, events.Event) and c.record.host for c in scanned.claims)
-    local = any(family == "kernel" for _, family in span.seen) or any(c.dialect in HOST_DIALECTS for c in scanned.claims)
-    if has_host or not local:
-        return None
-    stem = name.split(".")[0]
-    folder = path.replace("!", "/").rsplit("/", 2)[-2] if "/" in path else ""
-    return folder if stem.lower() in GENERIC else stem
-
-
-def _dated(waiting: list[int], anchor: int, dated: Sequence[int]) -> list[int]:
-    from parsers.clocks import infer_years
-
-    return infer_years(waiting, anchor, dated) if waiting else []
-
-
-def _record_row(source_id: str, record: Record) -> dict[str, Any]:
-    row = asdict(record) | {"source_id": source_id}  # type: ignore[call-overload]
-    if row.get("host"):
-        row["host"] = fold(row["host"])
-    for name in ("hosts", "excluded", "gpu_serials"):
-        if name in row:
-            row[name] = [fold(v) if name != "gpu_serials" else v for v in row[name]]
-    return row
-
-
-def _source_row(source: Source, scanned: Scanned, tables: dict[str, list[dict[str, Any]]], year_from: str) -> dict[str, Any]:
-    spans = [t for row in tables["coverage"] for t in (row["first"], row["last"]) if t is not None]
-    dialects = sorted({c.dialect for c in scanned.claims})
-    qualities = {row["ts_quality"] for row in tables["events"]}
-    order = ("unknown", "boot_relative", "year_inferred", "exact")
-    return {
-        "path": source.path,
-        "dialects": dialects,
-        "bytes": scanned.size,
-        "head": scanned.head,
-        "marks": scanned.marks,
-        "lines": scanned.lines,
-        "needle_lines": scanned.needle_lines,
-        "events": sum(row["repeats"] for row in tables["events"]),
-        "benign": sum(type(c.record).__name__ == "Benign" for c in scanned.claims),
-        "rejects": len(tables["rejects"]),
-        "first_ts": min(spans, default=None),
-        "last_ts": max(spans, default=None),
-        "zone": "utc_assumed",
-        "clock": next((q for q in order if q in qualities), "none"),
-        "year_from": year_from,
-        "year_shift": 0,
-        "mtime": int(source.mtime * 1e6) if source.mtime else None,
-    }
-
-
 def ingest(store: Store, found: Found, options: Options, progress: Callable[[str, int], None] = lambda _path, _size: None) -> Report:
     """Read every source into the store; raises InputFault for named sources that cannot be read."""
     began = time.perf_counter()
     shelf = Shelf(store)
     report = Report(skipped=list(found.skipped))
-    reader = Reader(options, shelf.known())
+    reader = Reader(options, shelf.older)
     for source, got in reader.read_all(found.sources):
         if got.skipped:
             report.skipped.append((source.path, got.skipped))
         else:
-            shelf.take(got, report)
+            if got.cut:
+                report.skipped.append((source.path, f"read as far as it goes: {got.cut}"))
+            shelf.take(source, got, report)
         progress(source.path, source.size)
     shelf.flush()
     report.seconds = time.perf_counter() - began
     return report
+
+
+class Heads:
+    """Sources by their first bytes (in hex): which begin alike, as far as the shorter one goes."""
+
+    KEY = 64
+
+    def __init__(self) -> None:
+        self._of: dict[str, dict[str, str]] = {}
+
+    def add(self, head: str, source_id: str) -> None:
+        self._of.setdefault(head[: self.KEY], {})[source_id] = head
+
+    def drop(self, head: str, source_id: str) -> None:
+        self._of.get(head[: self.KEY], {}).pop(source_id, None)
+
+    def alike(self, head: str) -> list[str]:
+        keys = [head[: self.KEY], *(k for k in self._short(head) if k != head[: self.KEY])]
+        return [sid for k in keys for sid, other in self._of.get(k, {}).items() if other.startswith(head) or head.startswith(other)]
+
+    def _short(self, head: str) -> Iterable[str]:
+        return list(self._of) if len(head) < self.KEY else (head[:n] for n in range(0, self.KEY, 2))
 
 
 class Shelf:
@@ -219,33 +150,42 @@ class Shelf:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        rows = store.rows("known_sources")
-        self.sources: dict[str, dict[str, Any]] = {row["source_id"]: row for row in rows}
+        self.sources: dict[str, dict[str, Any]] = {row["source_id"]: row for row in store.rows("known_sources")}
+        self.heads, self._stored = Heads(), Heads()
+        for source_id, row in self.sources.items():
+            self.heads.add(row["head"], source_id)
+            self._stored.add(row["head"], source_id)
+        self._sizes = {source_id: int(row["bytes"]) for source_id, row in self.sources.items()}
         self.pending: dict[str, Parsed] = {}
+        self.opened: dict[str, Source] = {}
         self.dropped: list[str] = []
         self.renamed: dict[str, str] = {}
 
-    def known(self) -> list[tuple[bytes, int]]:
-        return [(bytes.fromhex(row["head"]), row["bytes"]) for row in self.sources.values()]
+    def older(self, head: bytes) -> list[int]:
+        """Sizes of the sources that begin like this one and were stored before; the readers' threads ask."""
+        return [self._sizes[sid] for sid in self._stored.alike(head.hex())]
 
-    def take(self, got: Parsed, report: Report) -> None:
+    def take(self, source: Source, got: Parsed, report: Report) -> None:
+        """Keep a source, unless it or a longer one that begins with it is there already; shorter beginnings of it are dropped."""
         new = got.source
         old = self.sources.get(new["source_id"])
         if old is not None:
             report.unchanged += 1
             self._keep_smaller_path(old, new["path"])
             return
-        if self._is_part_of_known(got):
+        alike = [sid for sid in self.heads.alike(new["head"]) if self.sources[sid]["name_part"] == new["name_part"]]
+        if any(self._is_part(got, sid) for sid in alike):
             report.unchanged += 1
             return
-        for grown in self._beginnings_of(got):
+        for grown in [sid for sid in alike if self._is_grown(source, got, sid)]:
             self._forget(grown)
             report.replaced += 1
             report.sources = [row for row in report.sources if row["source_id"] != grown]
         self.sources[new["source_id"]] = new
-        self.pending[new["source_id"]] = got
+        self.heads.add(new["head"], new["source_id"])
+        self.pending[new["source_id"]], self.opened[new["source_id"]] = got, source
         report.sources.append(new)
-        if len(self.pending) >= BATCH_FILES or sum(len(p.tables["events"]) for p in self.pending.values()) >= BATCH_ROWS:
+        if len(self.pending) >= BATCH_FILES or sum(p.height for p in self.pending.values()) >= BATCH_ROWS:
             self.flush()
 
     def _keep_smaller_path(self, old: dict[str, Any], path: str) -> None:
@@ -253,43 +193,44 @@ class Shelf:
             old["path"] = path
             self.renamed[old["source_id"]] = path
 
-    def _beginnings_of(self, got: Parsed) -> list[str]:
-        """Known sources all of whose bytes the new one begins with."""
-        new = got.source
-        return [
-            sid
-            for sid, row in self.sources.items()
-            if 0 < row["bytes"] < new["bytes"] and new["head"].startswith(row["head"]) and self._same_start(sid, row, got)
-        ]
-
-    def _same_start(self, source_id: str, row: dict[str, Any], got: Parsed) -> bool:
-        if row["name_part"] != got.source["name_part"]:
+    def _is_grown(self, source: Source, got: Parsed, source_id: str) -> bool:
+        """Whether the new source begins with all bytes of a known one."""
+        row = self.sources[source_id]
+        if not 0 < row["bytes"] < got.source["bytes"]:
             return False
-        digest = got.prefixes.get(row["bytes"])
-        return digest == row["digest"] if digest else _begins_alike(self._content(source_id), got.tables, row["lines"])
+        digest = got.prefixes.get(row["bytes"]) or (_beginning(source, row["bytes"]) if _starts_with(got.source, row) else "no")
+        if digest:
+            return bool(digest == row["digest"])
+        return got.marks(row["lines"]) == self._marks(source_id, row["lines"])
 
-    def _is_part_of_known(self, got: Parsed) -> bool:
-        """Whether a known, longer source begins with this one: judged by its head, its marks and every row read from it."""
-        new = got.source
-        return bool(new["bytes"]) and any(
-            row["bytes"] > new["bytes"] and _starts_with(row, new) and _begins_alike(got.tables, self._content(sid), new["lines"])
-            for sid, row in self.sources.items()
+    def _is_part(self, got: Parsed, source_id: str) -> bool:
+        """Whether a known, longer source begins with this one: by its bytes where they are still there, else by every row read."""
+        row, new = self.sources[source_id], got.source
+        if not 0 < new["bytes"] < row["bytes"] or not _starts_with(row, new):
+            return False
+        known = self.opened.get(source_id) or reopened(row["path"])
+        digest = _beginning(known, new["bytes"]) if known else None
+        if digest:
+            return bool(digest == new["digest"])
+        return got.marks(new["lines"]) == self._marks(source_id, new["lines"])
+
+    def _marks(self, source_id: str, before: int) -> list[tuple[Any, ...]]:
+        if source_id in self.pending:
+            return self.pending[source_id].marks(before)
+        events = self.store.rows("source_events", source=source_id)
+        rejects = self.store.rows("source_rejects", source=source_id)
+        return sorted((e["line_first"], e["code"], e["message"]) for e in events if e["line_first"] < before) + sorted(
+            (r["line"], r["reason"]) for r in rejects if r["line"] < before
         )
 
-    def _content(self, source_id: str) -> dict[str, list[dict[str, Any]]]:
-        if source_id in self.pending:
-            return self.pending[source_id].tables
-        return {
-            "events": self.store.rows("source_events", source=source_id),
-            "rejects": self.store.rows("source_rejects", source=source_id),
-        }
-
     def _forget(self, source_id: str) -> None:
-        del self.sources[source_id]
+        self.heads.drop(self.sources.pop(source_id)["head"], source_id)
+        self.opened.pop(source_id, None)
         if self.pending.pop(source_id, None) is None:
             self.dropped.append(source_id)
 
     def flush(self) -> None:
+        """Store what waits, in one transaction."""
         if not (self.pending or self.dropped or self.renamed):
             return
         with self.store.transaction():
@@ -298,21 +239,29 @@ class Shelf:
             for source_id, path in self.renamed.items():
                 self.store.rename_source(source_id, path)
             self.store.add("sources", [p.source for p in self.pending.values()])
-            for table in ("events", "rejects", "coverage", *RECORD_TABLES.values()):
+            for parsed in self.pending.values():
+                for table, frame in parsed.frames():
+                    self.store.extend(table, frame)
+            for table in ("coverage", *RECORD_TABLES.values()):
                 self.store.add(table, [row for p in self.pending.values() for row in p.tables.get(table, ())])
         self.pending, self.dropped, self.renamed = {}, [], {}
 
 
 def _starts_with(long: dict[str, Any], short: dict[str, Any]) -> bool:
     marks = short["marks"]
-    return bool(long["name_part"] == short["name_part"] and long["head"].startswith(short["head"]) and long["marks"][: len(marks)] == marks)
+    return bool(long["head"].startswith(short["head"]) and long["marks"][: len(marks)] == marks)
 
 
-def _begins_alike(short: dict[str, list[dict[str, Any]]], long: dict[str, list[dict[str, Any]]], lines: int) -> bool:
-    """Whether the rows of the longer source, up to the shorter one's last line, are the shorter one's rows."""
-
-    def marks(tables: dict[str, list[dict[str, Any]]]) -> list[tuple[object, ...]]:
-        rows = [(e["line_first"], e["code"], e["message"]) for e in tables["events"] if e["line_first"] < lines]
-        return sorted(rows) + sorted((r["line"], r["reason"]) for r in tables["rejects"] if r["line"] < lines)
-
-    return marks(short) == marks(long)
+def _beginning(source: Source, size: int) -> str | None:
+    """Digest of the first bytes of a source, read once more; None when they are not there any more."""
+    if source.path == "-" or source.path.startswith("-!"):
+        return None
+    hasher, left = Hasher([size]), size
+    try:
+        with source.open() as stream:
+            while left > 0 and (block := stream.read(min(left, BLOCK))):
+                hasher.update(block)
+                left -= len(block)
+    except (OSError, EOFError):
+        return None
+    return hasher.prefixes.get(size)

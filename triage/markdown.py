@@ -6,16 +6,16 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from triage.causality import in_order
+from triage.causality import folded, in_order
 from triage.escape import md_block, md_code, md_prose, plain_label
-from triage.report import PEOPLE, hint_of
+from triage.reports import PEOPLE, hint_of
 
 Report = Mapping[str, Any]
 MOST_ROWS, MOST_RAW, MOST_NODES = 40, 6, 24
 
 
 def markdown(report: Report) -> str:
-    """The whole report; places for people stand between `triage:keep` markers, which `report.keep` reads back."""
+    """The whole report; places for people stand between `triage:keep` markers, which `reports.keep` reads back."""
     parts = (
         _title,
         _people_top,
@@ -70,7 +70,8 @@ def _title(report: Report) -> Iterable[str]:
     if report["rule"]:
         rule = report["rule"]
         yield ""
-        yield f"Decided by rule {md_code(rule['id'])} ({md_prose(rule['reason'])}). {verdict['confidence'].capitalize()}: {md_prose(rule['confidence'])}."
+        sure = f"{verdict['confidence'].capitalize()}: {md_prose(rule['confidence'])}."
+        yield f"Decided by rule {md_code(rule['id'])} ({md_prose(rule['reason'])}). {sure}"
 
 
 def _kept(report: Report, names: Sequence[str]) -> Iterable[str]:
@@ -177,7 +178,7 @@ def _timeline(report: Report) -> Iterable[str]:
 
 
 def _causes(report: Report) -> Iterable[str]:
-    graph = report["graph"]
+    graph = folded(report["graph"])
     nodes = {node["id"]: node for node in graph["nodes"]}
     if not graph["edges"]:
         return
@@ -232,7 +233,7 @@ def _hardware(report: Report) -> Iterable[str]:
             md_code(h["serial"], table=True) if h["serial"] else "not seen",
             md_prose(h["model"] or "not seen"),
             md_prose(h["driver"] or "not seen"),
-            ", ".join(f"{md_prose(c['code'])} ×{c['lines']}" for c in h["codes"]),
+            ", ".join(f"{md_prose(c['code'])} x{c['lines']}" for c in h["codes"]),
         )
         for h in report["hardware"]
     ]
@@ -243,7 +244,8 @@ def _hardware(report: Report) -> Iterable[str]:
 
 def _earlier(report: Report) -> Iterable[str]:
     rows = [
-        (e["start"] or "", e["class"], md_prose(e["why"]), md_prose(e["summary"] or e["why"]), md_code(e["id"], table=True)) for e in report["earlier"]
+        (e["start"] or "", e["class"], md_prose(e["why"]), md_prose(e["summary"] or e["why"]), md_code(e["id"], table=True))
+        for e in report["earlier"]
     ]
     if rows:
         yield "## Earlier, alike"
@@ -255,7 +257,8 @@ def _open(report: Report) -> Iterable[str]:
         yield "## Not settled"
         yield ""
     for row in report["questions"]:
-        yield f"- [ ] {md_prose(row['question'])}: {md_prose(row['why'])}" + (f" {md_code(row['command'], 1000)}" if row["command"] else "")
+        asked = row["question"] + ("" if row["question"].endswith("?") else ":")
+        yield f"- [ ] {md_prose(asked)} {md_prose(row['why'])}" + (f" {md_code(row['command'], 1000)}" if row["command"] else "")
     for row in report["would_change"]:
         change = f"if {md_code(row['feature'])} were {md_code(row['wanted'])} (it is {md_code(row['value'])})"
         yield f"- The action would be {row['action'].replace('_', ' ')} {change}: rule {md_code(row['rule'])}"
@@ -277,6 +280,10 @@ def _others(report: Report) -> Iterable[str]:
         yield from _table(("Began (UTC)", "Class", "Hosts", "Action", "Id"), rows)
 
 
+def _number(value: int | None) -> str:
+    return "" if value is None else str(value)
+
+
 def _read(report: Report) -> Iterable[str]:
     root = shorter(report)[0]
     yield "## What was read"
@@ -284,7 +291,13 @@ def _read(report: Report) -> Iterable[str]:
         yield ""
         yield f"Below {md_code(root)}; {report['rejects']} lines not understood."
     rows = [
-        (md_code(s["path"][shorter(report)[1] :], table=True), str(s["lines"]), str(s["events"]), str(s["rejects"]), s["clock"] or "")
+        (
+            md_code(s["path"][shorter(report)[1] :], table=True),
+            _number(s["lines"]),
+            _number(s["events"]),
+            _number(s["rejects"]),
+            s["clock"] or "",
+        )
         for s in report["sources"][:MOST_ROWS]
     ]
     yield from _table(("File", "Lines", "Events", "Rejects", "Clock"), rows)

@@ -10,7 +10,7 @@ from triage.faults import Fault
 SECOND = 1_000_000
 MINUTE, HOUR, DAY = 60 * SECOND, 3600 * SECOND, 86_400 * SECOND
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 
 
@@ -19,7 +19,7 @@ def micros(moment: datetime | int | None) -> int | None:
     if moment is None or isinstance(moment, int):
         return moment
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return round((aware - EPOCH) / timedelta(microseconds=1))
+    return (aware - EPOCH) // timedelta(microseconds=1)
 
 
 def moment(ts: int) -> datetime:
@@ -32,7 +32,7 @@ def iso(ts: int | None) -> str | None:
     if ts is None:
         return None
     when = EPOCH + timedelta(microseconds=ts)
-    text = when.strftime("%Y-%m-%dT%H:%M:%S")
+    text = when.isoformat()[:19]
     fraction = f".{when.microsecond:06d}".rstrip("0") if when.microsecond else ""
     return text + fraction + "Z"
 

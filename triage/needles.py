@@ -52,8 +52,10 @@ class Finder:
     _database: hyperscan.Database = field(init=False)
     _scratch: hyperscan.Scratch = field(init=False)
     _hits: list[tuple[int, int]] = field(default_factory=list)
+    longest: int = field(init=False)
 
     def __post_init__(self) -> None:
+        self.longest = max((len(n.text) for n in self.needles), default=1)
         self._database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
         texts = [n.text for n in self.needles]
         self._database.compile(expressions=texts, ids=list(range(len(texts))), elements=len(texts), flags=[0] * len(texts), literal=True)

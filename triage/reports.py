@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from triage import causality, excerpt, hardware, lost_time, timeline
-from triage.answers import Question, answer, fill_of, filled, hosts_of, others, title_of
+from triage.answers import fill_of, filled, hosts_of, title_of
 from triage.decisions import Decision, summary_of
 from triage.faults import Fault
 from triage.moments import iso
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("md", "html", "slack", "json", "ticket")
 MOST_EARLIER, MOST_EXCERPTS, MOST_WOULD_CHANGE = 12, 30, 5
-SOURCES = """SELECT source_id, path, digest, bytes, marks, lines, events, rejects, first_ts, last_ts, clock, year_from, zone, host, job_id
-    FROM sources ORDER BY path"""
+NO_GRAPH = {"directed": True, "multigraph": False, "graph": {}, "nodes": [], "edges": []}
 PEOPLE = (
     ("owner", "Owner", "who runs this incident"),
     ("impact", "Impact", "what users and deadlines felt"),
@@ -38,42 +37,49 @@ PEOPLE = (
     ("lessons", "Lessons", "what went well, what did not, where we were lucky"),
 )
 """Places for people: name, title, hint."""
-ESSENCE = ("class", "root_code", "root_role")
-"""Features that say what happened, not under which circumstances."""
+ESSENCE = ("class", "root_code", "root_role", "root_hosts", "shared", "fleet_share", "job_end", "has_job", "operator")
+"""Features that say what happened; the others are circumstances, which one more log or one more strike may change."""
 
 _KEPT = re.compile(r"^<!-- triage:keep ([a-z]{1,20}) -->[ \t]*\n(.*?)^<!-- /triage:keep \1 -->[ \t]*$", re.MULTILINE | re.DOTALL)
 
 
-def report_of(analysis: Analysis, decision: Decision | None, book: Rulebook, store: Store) -> dict[str, Any]:
-    """The report of a decision; with None that of a quiet history. Plain data, ready for JSON; every text is still as the logs hold it.
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What a report needs of an open store: rows of `sources`, and the events that tie a GPU to its UUID and serial."""
 
-    Beyond the keys of the answer: id, title, now, rule, timeline, fleet, graph, excerpts, hardware, earlier, phases, questions, would_change,
-    sources, people. `excerpts` has one entry an evidence row, in order.
+    sources: Sequence[Mapping[str, Any]] = ()
+    identities: Sequence[Mapping[str, Any]] = ()
+
+    @classmethod
+    def of(cls, store: Store) -> Read:
+        """Taken while the store is open; the report is then written without it."""
+        identities = store.frame("events", "codes", codes=["gpu.identity"])
+        return cls(store.frame("sources").sort("path").to_dicts(), identities.sort("ts_near", "event_id").to_dicts())
+
+
+def report_of(
+    analysis: Analysis, decision: Decision | None, book: Rulebook, answer: Mapping[str, Any], read: Read | None = None
+) -> dict[str, Any]:
+    """The report of a decision and its answer; with None that of a quiet history. Plain data for JSON; texts are as the logs hold them.
+
+    Beyond the keys of the answer: id, title, now, rule, timeline, fleet, graph, excerpts, hardware, earlier, phases, questions,
+    would_change, sources, people. `excerpts` has one entry an evidence row, in order. Without `read` no raw line, serial or UUID is shown.
     """
     history = analysis.history
-    read = store.rows(SOURCES)
-    rejects = sum(row["rejects"] or 0 for row in read)
-    report = _answer(analysis, decision, book, rejects, not read)
-    report |= {"id": None, "title": report["verdict"]["summary"], "now": iso(history.now), "sources": [_source(r) for r in read]}
-    report |= {"people": {name: "" for name, _, _ in PEOPLE}, "fleet": timeline.fleet_of(decision, history)}
-    report |= {name: [] for name in ("excerpts", "hardware", "earlier", "phases", "questions", "would_change")}
-    report |= {"rule": None, "timeline": None, "graph": {"directed": True, "multigraph": False, "graph": {}, "nodes": [], "edges": []}}
+    known = read or Read([{"path": path, "source_id": source_id} for source_id, path in sorted(history.paths.items(), key=lambda p: p[1])])
+    report = {**answer, "id": None, "title": answer["verdict"]["summary"], "now": iso(history.now)}
+    report |= {"sources": [_source(row) for row in known.sources], "people": {name: "" for name, _, _ in PEOPLE}}
+    report |= {"fleet": timeline.fleet_of(decision, history), "rule": None, "timeline": None, "graph": dict(NO_GRAPH)}
+    report |= {name: [] for name in ("hardware", "earlier", "phases", "questions", "would_change")}
+    report |= {"excerpts": [_shown(row, {}) for row in answer["evidence"]]}
     if decision is not None:
-        report |= _of_decision(report, analysis, decision, book, store, read)
+        report |= _of_decision(answer, analysis, decision, book, known)
     return report
 
 
-def _answer(analysis: Analysis, decision: Decision | None, book: Rulebook, rejects: int, nothing_read: bool) -> dict[str, Any]:
-    """The answer about this very decision, whichever `choose` would have taken."""
-    alone = replace(analysis, decisions=[decision] if decision else [])
-    return {**answer(alone, book, Question(), rejects, nothing_read), "others": others(analysis, decision)}
-
-
-def _of_decision(
-    report: Mapping[str, Any], analysis: Analysis, decision: Decision, book: Rulebook, store: Store, read: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
-    history, evidence = analysis.history, report["evidence"]
-    excerpts = _excerpts(evidence, read)
+def _of_decision(answer: Mapping[str, Any], analysis: Analysis, decision: Decision, book: Rulebook, read: Read) -> dict[str, Any]:
+    history, evidence = analysis.history, answer["evidence"]
+    excerpts = _excerpts(evidence, read.sources)
     return {
         "id": decision.finding.incident.incident_id,
         "title": title_of(decision.finding.class_id, book),
@@ -81,17 +87,17 @@ def _of_decision(
         "timeline": timeline.timeline_of(decision, history),
         "graph": causality.graph_of(evidence, decision, history),
         "excerpts": [_shown(row, excerpts) for row in evidence],
-        "hardware": hardware.hardware_of(decision, history, store, excerpts),
+        "hardware": hardware.hardware_of(decision, history, read.identities, excerpts),
         "earlier": earlier(analysis, decision),
         "phases": lost_time.phases_of(decision, history),
-        "questions": questions(report, decision, read),
+        "questions": questions(answer, decision, read.sources),
         "would_change": would_change(decision, book),
     }
 
 
 def _source(row: Mapping[str, Any]) -> dict[str, Any]:
     names = ("path", "digest", "bytes", "lines", "events", "rejects", "clock", "year_from", "zone", "host", "job_id")
-    return {name: row[name] for name in names}
+    return {name: row.get(name) for name in names}
 
 
 def _rule(decision: Decision, book: Rulebook, history: History) -> dict[str, Any]:
@@ -116,11 +122,11 @@ def _excerpts(evidence: Sequence[Mapping[str, Any]], read: Sequence[Mapping[str,
     wanted: defaultdict[str, set[int]] = defaultdict(set)
     for row in evidence[:MOST_EXCERPTS]:
         wanted[row["source"]].update(excerpt.around(row["line"]))
-    return {path: excerpt.read(rows[path], numbers) for path, numbers in wanted.items() if path in rows}
+    return {path: excerpt.read(rows[path], numbers) for path, numbers in wanted.items() if rows.get(path, {}).get("digest")}
 
 
 def _shown(row: Mapping[str, Any], excerpts: Mapping[str, excerpt.Excerpt]) -> dict[str, Any]:
-    found = excerpts.get(row["source"], excerpt.Excerpt(note=excerpt.GONE))
+    found = excerpts.get(row["source"], excerpt.Excerpt(note=excerpt.NOT_READ))
     near = [(n, found.lines[n]) for n in excerpt.around(row["line"]) if n in found.lines]
     lines = [{"number": n, "text": text, "hit": n == row["line"]} for n, text in near]
     return {"source": row["source"], "line": row["line"], "lines": lines, "note": found.note}
@@ -143,10 +149,10 @@ def earlier(analysis: Analysis, decision: Decision) -> list[dict[str, Any]]:
 
 
 def _likeness(
-    other: Decision, devices: set[tuple[str | None, str | None]], named: set[str], hosts: set[str], class_id: str
+    other: Decision, devices: set[tuple[str, str]], named: set[str], hosts: set[str], class_id: str
 ) -> tuple[int, str] | None:
     theirs = other.finding.suspects
-    if any((s.host, s.device) in devices for s in theirs):
+    if any((s.host or "", s.device or "") in devices for s in theirs):
         return 0, "same GPU"
     if named & ({s.host for s in theirs if s.host} | set(other.finding.lost)):
         return 1, "same host suspected"
@@ -168,16 +174,21 @@ def _earlier_row(other: Decision, why: str) -> dict[str, Any]:
     }
 
 
-def questions(report: Mapping[str, Any], decision: Decision, read: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+def questions(answer: Mapping[str, Any], decision: Decision, read: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     """What is not settled: question, why it matters, and a command that would settle it (or nothing)."""
-    rows = [{"question": f"Get {m['what']}", "why": m["why"], "command": m["command"]} for m in report["missing"]]
-    rows += [{"question": f"Could it be {a['class']} instead?", "why": a["why"], "command": ""} for a in report["alternatives"]]
+    rows = [{"question": f"Get {m['what']}", "why": m["why"], "command": m["command"]} for m in answer["missing"]]
+    rows += [{"question": f"Could it be {a['class']} instead?", "why": a["why"], "command": ""} for a in answer["alternatives"]]
     rows += [
         {"question": f"Is the {what} right?", "why": "inferred, printed by no line of the evidence", "command": ""}
         for what in dict.fromkeys(decision.finding.inferred)
     ]
-    used = {row["source"] for row in report["evidence"]}
-    return rows + [_clock_question(row) for row in read if row["path"] in used and row["clock"] in ("year_inferred", "boot_relative", "unknown")]
+    used = {row["source"] for row in answer["evidence"]}
+    unplaced = {row["source"] for row in answer["evidence"] if row["ts"] is None}
+    return rows + [_clock_question(row) for row in read if row["path"] in used and _unsure(row, unplaced)]
+
+
+def _unsure(row: Mapping[str, Any], unplaced: set[str]) -> bool:
+    return row.get("clock") in ("year_inferred", "boot_relative") or (row.get("clock") == "unknown" and row["path"] in unplaced)
 
 
 def _clock_question(row: Mapping[str, Any]) -> dict[str, str]:
@@ -186,11 +197,14 @@ def _clock_question(row: Mapping[str, Any]) -> dict[str, str]:
         "boot_relative": "it counts seconds since boot and has no anchor",
         "unknown": "some of its lines carry no stamp",
     }
-    return {"question": f"Are the times of {row['path']} right?", "why": why[row["clock"]], "command": ""}
+    return {"question": f"Are the times of {row['path'].rsplit('/', 1)[-1]} right?", "why": why[row["clock"]], "command": ""}
 
 
 def would_change(decision: Decision, book: Rulebook) -> list[dict[str, str]]:
-    """Rows above the one that decided which one circumstance alone held back, and that would act otherwise: rule, action, feature, value, wanted."""
+    """Rows above the one that decided, with another action, that one circumstance alone held back.
+
+    Keys: rule, action, feature, value, wanted.
+    """
     values = {name: feature.default for name, feature in FEATURES.items()}
     values |= {name: value for name, value in decision.finding.features.items() if isinstance(value, str | bool | int | float)}
     rows = []
@@ -226,34 +240,52 @@ def hint_of(hint: str) -> str:
     return f"_{hint}_"
 
 
-def render(report: Mapping[str, Any], fmt: str) -> str:
-    """The report as text. `fmt` is one of FORMATS; `slack` and `json` need no more than the answer. Raises Fault for another format."""
-    if fmt == "json":
-        return json.dumps(report, indent=1, ensure_ascii=True)
-    if fmt == "slack":
-        from triage.slack import slack
+def render(report: Mapping[str, Any], fmt: str, old: str = "") -> str:
+    """The report as text. `fmt` is one of FORMATS; `old` is an earlier Markdown file of it, whose people's places are kept.
 
-        return json.dumps({"text": slack_fallback(report), "blocks": slack(report)}, indent=1, ensure_ascii=True)
-    if fmt == "md":
-        from triage.markdown import markdown
-
-        return markdown(report)
-    if fmt == "html":
-        from triage.page import html
-
-        return html(report)
-    if fmt == "ticket":
-        from triage.ticket import ticket
-
-        return ticket(report)
-    raise Fault(f"no format {fmt!r}; choose one of {', '.join(FORMATS)}")
+    `slack` and `json` need no more than the answer. Raises Fault for another format.
+    """
+    if old:
+        report = keep(dict(report), old)
+    if fmt not in FORMATS:
+        raise Fault(f"no format {fmt!r}; choose one of {', '.join(FORMATS)}")
+    return _WRITERS[fmt](report)
 
 
-def slack_fallback(report: Mapping[str, Any]) -> str:
-    """What a notification shows."""
-    from triage.escape import mrkdwn
-
-    return mrkdwn(report["verdict"]["summary"], 200)
+def _json(report: Mapping[str, Any]) -> str:
+    return json.dumps(report, indent=1, ensure_ascii=True)
 
 
-__all__ = ["FORMATS", "PEOPLE", "earlier", "keep", "questions", "render", "report_of", "would_change"]
+def _slack(report: Mapping[str, Any]) -> str:
+    from triage.slack import payload
+
+    return json.dumps(payload(report), indent=1, ensure_ascii=True)
+
+
+def _markdown(report: Mapping[str, Any]) -> str:
+    from triage.markdown import markdown
+
+    return markdown(report)
+
+
+def _html(report: Mapping[str, Any]) -> str:
+    from triage.page import html
+
+    return html(report)
+
+
+def _ticket(report: Mapping[str, Any]) -> str:
+    from triage.ticket import ticket
+
+    return ticket(report)
+
+
+_WRITERS: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "md": _markdown,
+    "html": _html,
+    "slack": _slack,
+    "json": _json,
+    "ticket": _ticket,
+}
+
+__all__ = ["FORMATS", "PEOPLE", "Read", "earlier", "keep", "questions", "render", "report_of", "would_change"]

@@ -166,6 +166,7 @@ def read(folder: Path, label: str, faults: list[Fault]) -> dict[str, str]:
 
 
 def entries_of(texts: Mapping[str, str], label: str, overlay: bool, faults: list[Fault]) -> Entries:
+    """Rows of each rules file that is there, with their places; `label` is how the folder is shown."""
     found: Entries = {}
     for name, kind in KINDS.items():
         if name in texts:

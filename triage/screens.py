@@ -9,6 +9,7 @@ from typing import Any
 
 LABEL = 11
 MIN_WIDTH, MAX_WIDTH = 80, 160
+LONGEST_NAME = 63  # RFC 1035: a label of a host name has at most 63 characters
 EVIDENCE_LINES, VICTIM_NAMES, MISSING_LINES, OTHER_LINES = 9, 6, 4, 6
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
 
@@ -59,7 +60,10 @@ def now_screen(answer: Mapping[str, Any], titles: Mapping[str, str], sentence: s
 def _head(answer: Mapping[str, Any], titles: Mapping[str, str], size: int) -> str:
     verdict = answer["verdict"]
     suspect = answer["suspects"][0] if answer["suspects"] else {}
-    place = [safe(suspect["host"]) if suspect.get("host") else "", f"GPU {suspect['device']}" if suspect.get("device") else ""]
+    place = [
+        cut(safe(suspect["host"]), LONGEST_NAME) if suspect.get("host") else "",
+        f"GPU {suspect['device']}" if suspect.get("device") else "",
+    ]
     if suspect.get("rank") is not None:
         place.append(f"rank {suspect['rank']}")
     if not suspect.get("host") or suspect.get("role") != "culprit":
@@ -68,7 +72,7 @@ def _head(answer: Mapping[str, Any], titles: Mapping[str, str], size: int) -> st
     kind = verdict["manifestation"].replace("_", "-")
     left = "  ".join([verdict["confidence"].upper(), title, *(p for p in place if p)])
     right = f"layer {verdict['layer'].replace('_', ' ')}" + ("" if kind == "none" else f", {kind}")
-    return f"{left}{' ' * max(2, size - len(left) - len(right))}{right}"
+    return cut(f"{left}{' ' * max(2, size - len(left) - len(right))}{right}", size)
 
 
 def _do_now(answer: Mapping[str, Any], sentence: str) -> list[str]:
@@ -78,8 +82,10 @@ def _do_now(answer: Mapping[str, Any], sentence: str) -> list[str]:
         lines.append(f"{number} {safe(command['what'])}")
         lines.append(f"  $ {safe(command['command'])}")
     if answer["spares"]:
-        names = "; ".join(f"{safe(s['host'])} ({safe(s['why'])})" for s in answer["spares"][:2])
-        lines.append(f"  spare: {names}")
+        first, *more = answer["spares"][:2]
+        job = answer["jobs"][0]["job_id"] if answer["jobs"] else ""
+        lines.append(f"{len(commands[:4]) + 1} restart job {safe(job)} with {safe(first['host'])} in its place: {safe(first['why'])}")
+        lines += [f"  or {safe(s['host'])}: {safe(s['why'])}" for s in more]
     return lines
 
 
@@ -135,9 +141,28 @@ def _cost(answer: Mapping[str, Any]) -> list[str]:
     lines = []
     for job in answer["jobs"][:2]:
         if job["gpu_hours_lost"]:
-            since = {"checkpoint": "since the last checkpoint", "start": "since its start, no checkpoint seen"}.get(job["basis"], "")
-            lines.append(f"{job['gpu_hours_lost']:.1f} GPU-hours: {job['gpus']} GPUs of job {safe(job['job_id'])} {since}")
+            lines.append(f"{job['gpu_hours_lost']:.1f} GPU-hours: {job['gpus']} GPUs of job {safe(job['job_id'])} x {_lost(answer, job)}")
     return lines
+
+
+def _lost(answer: Mapping[str, Any], job: Mapping[str, Any]) -> str:
+    """`10 min hang + 27 min since the last checkpoint`: what the lost time was."""
+    from triage.moments import SECOND, parse_time, span
+
+    begin = job["last_checkpoint"] if job["basis"] == "checkpoint" else job["start"]
+    end, fault = job["end"], answer["verdict"]["start"]
+    words = "since the last checkpoint" if job["basis"] == "checkpoint" else "since its start, no checkpoint seen"
+    if not begin or not end:
+        return words
+    first, last = parse_time(begin), parse_time(end)
+    stopped = parse_time(fault) if fault else last
+    if answer["verdict"]["manifestation"] != "fail_hang" or not first < stopped < last:
+        return f"{span((last - first) / SECOND)} {words}"
+    return f"({span((last - stopped) / SECOND)} hang + {span((stopped - first) / SECOND)} {words})"
+
+
+def _when(stamp: str | None) -> str:
+    return f"{stamp[:19]}Z" if stamp else "at an unknown time "
 
 
 def _missing(answer: Mapping[str, Any]) -> list[str]:
@@ -152,7 +177,7 @@ def _missing(answer: Mapping[str, Any]) -> list[str]:
 def _rest(answer: Mapping[str, Any], size: int) -> list[str]:
     others = answer["others"]
     lines = [
-        f"{(o['start'] or '-')[:19]}Z {o['class']} {('job ' + safe(o['job_id'])) if o.get('job_id') else ''} {safe(', '.join(o['hosts'][:2]))} -> {o['action'].replace('_', ' ')}"
+        f"{_when(o['start'])} {o['class']} {('job ' + safe(o['job_id'])) if o.get('job_id') else ''} {safe(', '.join(o['hosts'][:2]))} -> {o['action'].replace('_', ' ')}"
         for o in others[:OTHER_LINES]
     ]
     if len(others) > OTHER_LINES:

@@ -18,12 +18,17 @@ def slack(answer: Mapping[str, Any]) -> list[Block]:
     verdict = answer["verdict"]
     blocks = [_header(verdict), _section(mrkdwn(verdict["summary"])), _fields(verdict, answer)]
     blocks += _list("Suspects", [_suspect(s) for s in answer["suspects"]], MOST_SUSPECTS)
-    blocks += _list("Do now", [f"{mrkdwn(c['what'], 100)}\n```{mrkdwn(c['command'], 400)}```" for c in answer["commands"]], MOST_COMMANDS, "\n")
+    blocks += _list("Do now", [_command(c) for c in answer["commands"]], MOST_COMMANDS, "\n")
     blocks += _list("Evidence", [_evidence(e) for e in _telling(answer["evidence"])], MOST_EVIDENCE)
     blocks += _list("Still missing", [f"{mrkdwn(m['what'])}: {mrkdwn(m['why'])}" for m in answer["missing"]], 5)
     blocks += _list("Could also be", [f"{mrkdwn(a['class'])}: {mrkdwn(a['why'])}" for a in answer["alternatives"]], 4)
     blocks.append(_context(answer))
     return blocks[:MOST_BLOCKS]
+
+
+def payload(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """The body of a message: the blocks, and the line that a notification shows."""
+    return {"text": mrkdwn(answer["verdict"]["summary"], 200), "blocks": slack(answer)}
 
 
 def _header(verdict: Mapping[str, Any]) -> Block:
@@ -51,6 +56,10 @@ def _fields(verdict: Mapping[str, Any], answer: Mapping[str, Any]) -> Block:
         ("Rule", verdict["rule_id"]),
     ]
     return {"type": "section", "fields": [_mrkdwn(f"*{name}*\n{mrkdwn(value)}") for name, value in rows]}
+
+
+def _command(command: Mapping[str, Any]) -> str:
+    return f"{mrkdwn(command['what'], 100)}\n```{mrkdwn(command['command'], 400)}```"
 
 
 def _suspect(suspect: Mapping[str, Any]) -> str:
@@ -85,5 +94,5 @@ def _list(title: str, items: Sequence[str], most: int, between: str = "\n• ") 
 
 def _context(answer: Mapping[str, Any]) -> Block:
     hosts = len({row["host"] for row in answer["coverage"]})
-    text = f"logs of {hosts} hosts read, {answer['rejects']} lines not understood, {len(answer['others'])} other incidents; nothing was executed"
+    text = f"logs of {hosts} hosts read, {answer['rejects']} lines not understood, {len(answer['others'])} other incidents; nothing was run"
     return {"type": "context", "elements": [_mrkdwn(text)]}

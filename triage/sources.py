@@ -10,20 +10,23 @@ import io
 import os
 import sys
 import tarfile
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from stat import S_ISREG
 from typing import IO
 
 from triage.faults import InputFault
+from triage.inflate import Extent, plain
 
 Reader = IO[bytes]
-GZIP, ZSTD, BZIP, XZ = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ\x00"
 EMPTY_NAMES = {".DS_Store", "Thumbs.db"}
 SKIPPED_SUFFIXES = {".duckdb", ".wal", ".py", ".pyc", ".so", ".png", ".jpg", ".pdf", ".html", ".parquet", ".pt", ".safetensors", ".toml"}
-BOMB_RATIO, BOMB_FLOOR = 1000, 1 << 30
-"""A compressed file may not grow by more than 1000 once past 1 GiB: deflate's own limit is 1032, reached only by filler."""
+TAR_MAGIC, TAR_MAGIC_AT = b"ustar", 257
+LAST_MTIME = 4_102_444_800.0  # 2100-01-01: what an archive may claim
+_COPY = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,14 @@ def find(paths: Iterable[str]) -> Found:
     return found
 
 
+def reopened(path: str) -> Source | None:
+    """A source that was found before, by its path; None when it is not there any more."""
+    try:
+        return next((s for s in find([path.split("!", 1)[0]]).sources if s.path == path), None) if path != "-" else None
+    except (InputFault, OSError, EOFError):
+        return None
+
+
 def _expand(name: str) -> list[str]:
     if name == "-" or os.path.lexists(name):
         return [name]
@@ -63,12 +74,13 @@ def _expand(name: str) -> list[str]:
 
 
 def _add(name: str, found: Found) -> None:
-    if name == "-":
-        found.sources.append(Source("-", _stdin, 0.0, True, 0))
-        return
     path = Path(name)
-    if path.is_dir():
+    if name == "-":
+        _add_stdin(found)
+    elif path.is_dir():
         _walk(path, found)
+    elif path.is_fifo() and name.startswith(("/dev/fd/", "/proc/self/fd/")):  # a shell's <(command)
+        found.sources.append(Source(name, lambda: _open_pipe(path), 0.0, True, 0))
     elif not path.is_file():
         raise InputFault(name, "not a file or folder", "name a regular file")
     elif not os.access(path, os.R_OK):
@@ -100,102 +112,137 @@ def _why_not(path: Path) -> str | None:
         return "broken link"
     if not path.is_file():
         return "not a regular file"
+    return _why_not_name(path) or (None if os.access(path, os.R_OK) else "not readable")
+
+
+def _why_not_name(path: PurePosixPath | Path) -> str | None:
     if path.name in EMPTY_NAMES or path.name.startswith("."):
         return "hidden file"
-    if path.suffix in SKIPPED_SUFFIXES:
-        return f"{path.suffix} is no log"
-    return None if os.access(path, os.R_OK) else "not readable"
+    return f"{path.suffix} is no log" if path.suffix in SKIPPED_SUFFIXES else None
 
 
 def _add_file(path: Path, named: bool, found: Found) -> None:
-    stat = path.stat()
-    if _is_tar(path):
-        _add_members(path, stat.st_mtime, named, found)
+    try:
+        stat = path.stat()
+        is_tar = _is_tar(path)
+    except OSError as error:
+        if named:
+            raise InputFault(str(path), error.strerror or "not readable", "check its permissions") from error
+        found.skipped.append((str(path), error.strerror or "not readable"))
+        return
+    if is_tar:
+        _add_archive(path, stat.st_mtime, named, found)
     else:
         found.sources.append(Source(str(path), lambda: _open_file(path), stat.st_mtime, named, stat.st_size))
 
 
 def _is_tar(path: Path) -> bool:
-    looks = path.name.endswith((".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst", ".tbz2", ".txz"))
-    if looks:
-        return True
-    with path.open("rb") as stream:
-        stream.seek(257)
-        return stream.read(5) == b"ustar"
-
-
-def _add_members(path: Path, mtime: float, named: bool, found: Found) -> None:
     try:
-        with _open_file(path) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
-            members = [(m.name, m.mtime, m.size) for m in archive if m.isfile()]
-    except (tarfile.TarError, OSError, EOFError) as error:
+        with _open_file(path) as stream:
+            head = stream.read(TAR_MAGIC_AT + len(TAR_MAGIC))
+    except EOFError:
+        return False
+    return head[TAR_MAGIC_AT:] == TAR_MAGIC
+
+
+def _add_stdin(found: Found) -> None:
+    stream = plain(sys.stdin.buffer)
+    if stream.peek(TAR_MAGIC_AT + len(TAR_MAGIC))[TAR_MAGIC_AT:].startswith(TAR_MAGIC):
+        _add_members("-", _copied(stream), 0.0, found)
+    else:
+        found.sources.append(Source("-", lambda: nullcontext(stream), 0.0, True, 0))
+
+
+def _add_archive(path: Path, mtime: float, named: bool, found: Found) -> None:
+    try:
+        _add_members(str(path), _flat(path), mtime, found)
+    except OSError as error:
         if named:
             raise InputFault(str(path), f"archive not readable: {error}", "unpack it and name the folder") from error
         found.skipped.append((str(path), f"archive not readable: {error}"))
-        return
-    for name, when, size in sorted(members):
-        found.sources.append(Source(f"{path}!{name}", _member_opener(path, name), when or mtime, False, size))
 
 
-def _member_opener(path: Path, name: str) -> Callable[[], AbstractContextManager[Reader]]:
+def _add_members(path: str, archive: tuple[IO[bytes], str], mtime: float, found: Found) -> None:
+    """Members of an archive; of one that ends too early those that are there."""
+    flat, note = archive
+    members, fault = _members(flat)
+    if note or fault:
+        found.skipped.append((path, f"archive not read to its end: {note or fault}"))
+    for name, member in sorted(members.items()):
+        label = f"{path}!{name}"
+        if reason := _why_not_member(name, member):
+            found.skipped.append((label, reason))
+        else:
+            when = member.mtime if 0 < member.mtime < LAST_MTIME else mtime
+            found.sources.append(Source(label, _member_opener(flat, member), when, False, member.size))
+
+
+def _flat(path: Path) -> tuple[IO[bytes], str]:
+    """The archive as one plain file that can be sought in: itself, or unpacked into a nameless temporary one; what went wrong."""
+    file = path.open("rb")
+    head = file.read(TAR_MAGIC_AT + len(TAR_MAGIC))
+    if head[TAR_MAGIC_AT:] == TAR_MAGIC:
+        return file, ""
+    file.close()
+    with _open_file(path) as stream:
+        return _copied(stream)
+
+
+def _copied(stream: Reader) -> tuple[IO[bytes], str]:
+    flat, note = tempfile.TemporaryFile(), ""
+    try:
+        while block := stream.read1(_COPY):  # type: ignore[attr-defined]
+            flat.write(block)
+    except EOFError as error:
+        note = str(error)
+    flat.flush()
+    return flat, note
+
+
+def _members(flat: IO[bytes]) -> tuple[dict[str, tarfile.TarInfo], str]:
+    """Members by a name that stays inside the archive (of several of one name the last, as tar unpacks them), and what is wrong."""
+    members: dict[str, tarfile.TarInfo] = {}
+    flat.seek(0)
+    try:
+        with tarfile.open(fileobj=flat, mode="r:", errorlevel=0) as archive:
+            for member in archive:
+                if not member.isdir():
+                    members["/".join(p for p in PurePosixPath(member.name).parts if p not in ("/", "..", "."))] = member
+    except (tarfile.TarError, ValueError, EOFError) as error:
+        return members, str(error)
+    return members, ""
+
+
+def _why_not_member(name: str, member: tarfile.TarInfo) -> str | None:
+    if member.issym() or member.islnk():
+        return "a link"
+    if not member.isreg() or member.issparse():
+        return "not a regular file"
+    return _why_not_name(PurePosixPath(name))
+
+
+def _member_opener(flat: IO[bytes], member: tarfile.TarInfo) -> Callable[[], AbstractContextManager[Reader]]:
+    start, size = member.offset_data, member.size
+
     @contextmanager
     def opened() -> Iterator[Reader]:
-        with _open_file(path) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
-            for member in archive:
-                inner = archive.extractfile(member) if member.name == name and member.isfile() else None
-                if inner is not None:
-                    yield decompressed(io.BufferedReader(inner), 0)  # type: ignore[arg-type]
-                    return
-        raise OSError(f"{name} is gone from {path}")
+        yield plain(io.BufferedReader(Extent(flat, start, size, whole=True)))
 
     return opened
 
 
 @contextmanager
 def _open_file(path: Path) -> Iterator[Reader]:
-    with path.open("rb") as raw:
-        yield decompressed(raw, path.stat().st_size)
+    with path.open("rb", buffering=0) as raw:
+        stat = os.fstat(raw.fileno())
+        if S_ISREG(stat.st_mode) and stat.st_size:
+            yield plain(io.BufferedReader(Extent(raw, 0, stat.st_size)))
+        else:  # those of /proc say that they are empty
+            yield plain(io.BufferedReader(raw))
 
 
 @contextmanager
-def _stdin() -> Iterator[Reader]:
-    yield decompressed(sys.stdin.buffer, 0)
+def _open_pipe(path: Path) -> Iterator[Reader]:
+    with path.open("rb") as raw:
+        yield plain(raw)
 
-
-def decompressed(raw: IO[bytes], size: int) -> Reader:
-    """The stream as plain bytes, by its magic number; `size` in bytes bounds how far it may grow, 0 when unknown."""
-    head = raw.peek(6)[:6] if hasattr(raw, "peek") else b""
-    opened: Reader
-    if head.startswith(GZIP):
-        from isal import igzip
-
-        opened = igzip.GzipFile(fileobj=raw)
-    elif head.startswith(ZSTD):
-        import zstandard
-
-        opened = io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True))  # type: ignore[arg-type]
-    elif head.startswith(BZIP):
-        import bz2
-
-        opened = bz2.BZ2File(raw)
-    elif head.startswith(XZ):
-        import lzma
-
-        opened = lzma.LZMAFile(raw)
-    else:
-        return raw
-    return _Bounded(opened, max(BOMB_FLOOR, size * BOMB_RATIO)) if size else opened  # type: ignore[return-value]
-
-
-class _Bounded:
-    """A decompressed stream that stops with one clear fault instead of filling the machine."""
-
-    def __init__(self, stream: Reader, limit: int) -> None:
-        self._stream, self._left = stream, limit
-
-    def read(self, size: int = -1) -> bytes:
-        block = self._stream.read(size)
-        self._left -= len(block)
-        if self._left < 0:
-            raise OSError("decompresses to more than 1000 times its size: looks like a decompression bomb")
-        return block

@@ -110,6 +110,7 @@ class Store:
         self._connection = _connect(path, write)
         self._connection.execute("SET TimeZone='UTC'")
         if write:
+            self._refuse_foreign()
             self._create()
         self._check_version()
 
@@ -118,6 +119,12 @@ class Store:
 
     def __exit__(self, *_: object) -> None:
         self._connection.close()
+
+    def _refuse_foreign(self) -> None:
+        """A database of something else is left as it is."""
+        tables = {row[0] for row in self._connection.execute("SELECT table_name FROM information_schema.tables").fetchall()}
+        if tables and not {"meta", "sources"} <= tables:
+            raise StoreFault(f"{self.path}: a database of something else; name another with --db")
 
     def _create(self) -> None:
         for table in TABLES.values():

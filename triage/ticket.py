@@ -47,11 +47,16 @@ def _part(row: Mapping[str, Any], report: Mapping[str, Any]) -> Iterable[str]:
     for name, value in facts:
         yield f"  {name:<9} {clean(value) if value else NOT_SEEN}"
     for code in row["codes"]:
-        yield f"  {clean(code['code']):<22} {code['lines']} lines in {code['bursts']} bursts, {code['first'] or 'no stamp'} to {code['last'] or 'no stamp'}"
+        when = f"{code['first'] or 'no stamp'} to {code['last'] or 'no stamp'}"
+        yield f"  {clean(code['code']):<22} {_many(code['lines'], 'line')} in {_many(code['bursts'], 'burst')}, {when}"
         yield f"    {cell(code['text'])}"
         for place in code["places"]:
             yield f"    at {clean(place)}"
     yield from _before(row["host"], report)
+
+
+def _many(number: int, word: str) -> str:
+    return f"{number} {word}" + ("" if number == 1 else "s")
 
 
 def _whole_host(row: Mapping[str, Any]) -> str:

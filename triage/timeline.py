@@ -20,7 +20,7 @@ NO_HOST = "(no host named)"
 
 
 def timeline_of(decision: Decision, history: History) -> dict[str, Any]:
-    """`from`, `to`, `focus` (ISO or null), `lanes`, `events`, `jobs`, `states`, `quiet` (hosts without an event), `hidden` (events left out)."""
+    """Keys from, to, focus (ISO or null), lanes, events, jobs, states, quiet (hosts without a lane) and hidden (events left out)."""
     incident = decision.finding.incident
     marks = [m for b in incident.bursts if (m := _mark(b, decision, history)) is not None]
     kept = sorted(marks, key=lambda m: (TELLING.index(m["role"]), m["ts"] or "", m["source"], m["line"]))[:MOST_EVENTS]
@@ -69,9 +69,9 @@ def _lanes(decision: Decision, marks: Sequence[dict[str, Any]]) -> list[str]:
     """Suspects, then hosts by the time of their first event, then the other hosts of the job while there is room."""
     finding = decision.finding
     named = [s.host for s in finding.suspects if s.host] + list(finding.lost)
-    seen = [m["host"] or NO_HOST for m in marks]
-    spare = list(finding.incident.hosts)[:24]
-    return list(dict.fromkeys([*named, *seen, *spare]))[:MOST_LANES]
+    seen = [m["host"] for m in marks if m["host"]]
+    lanes = list(dict.fromkeys([*named, *seen, *finding.incident.hosts[:24]]))[:MOST_LANES]
+    return lanes + [NO_HOST] * any(not m["host"] for m in marks)
 
 
 def _span(decision: Decision, history: History) -> tuple[int | None, int | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from parsers.contract import Event, Line, Reject
+from parsers.contract import Event, Reject
 from parsers.frames import peel
 from triage.dialects import dialects
 from triage.faults import InputFault
@@ -17,11 +17,6 @@ from triage.sources import find
 SHOWN = ("host", "device", "rank", "job_id", "severity", "peer", "op", "grp", "seq", "duration_s", "value", "state", "exit_code", "signal")
 
 
-class _NoSamples:
-    def see(self, line: Line) -> None:
-        return None
-
-
 def attempt(path: str, every: bool) -> dict[str, Any]:
     """Records of one file in the order of its lines; with `every` also the lines that nobody claims (plain text files)."""
     sources = find([path]).sources
@@ -31,7 +26,7 @@ def attempt(path: str, every: bool) -> dict[str, Any]:
     scanner = Scanner(dialects())
     try:
         with source.open() as stream:
-            scanned = scanner.scan(stream, path.rsplit("/", 1)[-1], _NoSamples())
+            scanned = scanner.scan(stream, path.rsplit("/", 1)[-1])
     except (OSError, UnknownKind) as error:
         raise InputFault(path, str(error), "name a log") from error
     rows = [_row(claim.dialect, claim.record) for claim in scanned.claims]

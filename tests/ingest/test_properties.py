@@ -1,0 +1,114 @@
+"""Whatever the blocks, the order or the split, the same bytes give the same tables; every needle is accounted for."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import tempfile
+from contextlib import nullcontext
+from functools import cache
+from pathlib import Path
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from parsers import DIALECTS
+from parsers.contract import Benign, Event, Reject
+from tests.ingest.logs import HOSTS, LINES, framed, logs
+from tests.ingest.tables import FAMILIES, raw, read
+from triage.intake import Intake
+from triage.repeat import Repeats
+from triage.scanner import Kept, Scanned, Scanner
+from triage.sources import Source
+
+SLOW = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@cache
+def scanner(block: int = 1 << 20) -> Scanner:
+    return Scanner(DIALECTS, block)
+
+
+def source(data: bytes) -> Source:
+    return Source("kern.log", lambda: nullcontext(io.BytesIO(data)), 1.77e9, True, len(data))
+
+
+def tables(data: bytes, block: int, apart: bool = False) -> object:
+    """All rows that a source of these bytes becomes."""
+    intake = Intake(FAMILIES)
+    scanned = scanner(block).scan(io.BytesIO(data), "kern.log", intake, apart=apart)
+    parsed = intake.finish(source(data), scanned, None)
+    frames = [(name, frame.rows()) for name, frame in parsed.frames()]
+    return parsed.source, parsed.tables, frames
+
+
+@SLOW
+@given(logs(), st.sampled_from((100, 999, 4096, 70_000)))
+def test_blocks_change_nothing(data: bytes, block: int) -> None:
+    whole = tables(data * 3, 1 << 22)
+    assert tables(data * 3, block) == whole
+    assert tables(data * 3, block, apart=True) == whole
+
+
+@SLOW
+@given(logs())
+def test_a_repeated_line_reads_as_if_parsed(data: bytes) -> None:
+    fast = tables(data, 1 << 20)
+    found = Repeats.find
+    try:
+        Repeats.find = lambda *_: None  # type: ignore[method-assign,assignment]
+        assert tables(data, 1 << 20) == fast
+    finally:
+        Repeats.find = found  # type: ignore[method-assign]
+
+
+@SLOW
+@given(logs())
+def test_every_needle_is_accounted_for(data: bytes) -> None:
+    kept = Kept()
+    scanned: Scanned = scanner().scan(io.BytesIO(data), "kern.log", kept)
+    told: set[int] = set()
+    for record in (claim.record for claim in kept.claims):
+        if isinstance(record, Event):
+            told.update(range(record.line_first, record.line_last + 1))
+        elif isinstance(record, Reject | Benign):
+            told.add(record.line)
+    strong = [n.text for n in scanner().needles if n.strong and b"Job" not in n.text]
+    with_needle = {number for number, line in enumerate(data.split(b"\n"), 1) if any(text in line for text in strong)}
+    assert with_needle <= told
+    assert scanned.needle_lines <= len(with_needle)
+
+
+@SLOW
+@given(st.lists(logs(), min_size=2, max_size=4, unique=True), st.randoms())
+def test_order_and_split_change_nothing(parts: list[bytes], chance: object) -> None:
+    folder = Path(tempfile.mkdtemp())
+    try:
+        paths = [folder / f"{HOSTS[n % 3]}-{n}.kern.log" for n in range(len(parts))]
+        for path, data in zip(paths, parts, strict=True):
+            path.write_bytes(data)
+        read(folder / "a.duckdb", [paths])
+        read(folder / "b.duckdb", [[p] for p in reversed(paths)])
+        read(folder / "c.duckdb", [paths[:1], paths[1:], paths])
+        want = raw(folder / "a.duckdb")
+        assert raw(folder / "b.duckdb") == want
+        assert raw(folder / "c.duckdb") == want
+    finally:
+        shutil.rmtree(folder)
+
+
+@SLOW
+@given(st.lists(st.tuples(st.sampled_from((0, 1, 1, 7)), st.sampled_from(LINES[:3]), st.sampled_from((0, 1, 2))), min_size=1, max_size=5))
+def test_a_flood_is_counted_exactly(kinds: list[tuple[int, str, int]]) -> None:
+    lines, second = [], 0
+    for step, text, kind in kinds:
+        for _ in range(50):
+            second += step
+            lines.append(framed(second, "qx-01", text, kind))
+    data = ("\n".join(lines) + "\n").encode()
+    intake = Intake(FAMILIES)
+    scanned = scanner().scan(io.BytesIO(data), "kern.log", intake)
+    parsed = intake.finish(source(data), scanned, None)
+    assert parsed.source["events"] == scanned.needle_lines == len(lines)
+    assert parsed.events is not None
+    assert sum(frame["repeats"].sum() for frame in parsed.events.frames()) == len(lines)
