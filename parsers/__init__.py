@@ -18,6 +18,7 @@ from parsers import (
     k8s,
     k8s_json,
     kernel,
+    launch,
     links,
     nccl,
     nvrm,
@@ -70,6 +71,7 @@ MODULES: tuple[ModuleType, ...] = (
     torchrun,
     train,
     exceptions,
+    launch,
     flight,
     stacks,
 )

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 
-from parsers import exceptions
+from parsers import clocks, exceptions
 from parsers.contract import Document, DocumentDialect, Event, Line, LineDialect, Quality, RankRecord, Record, Reject, Window
 
 # exitcode  : -9 (pid: 22107)  (SIGKILL)
@@ -24,10 +23,8 @@ _ERROR = re.compile(r"^\s{1,12}((?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}?(?:Err
 
 
 def _moment(day: str, clock: str) -> int | None:
-    try:
-        return int(datetime.fromisoformat(f"{day}T{clock}").replace(tzinfo=UTC).timestamp()) * 1_000_000
-    except ValueError:
-        return None
+    stamp = clocks.parse_stamp(f"{day}T{clock}")
+    return None if stamp is None or stamp.ts is None else stamp.ts // clocks.SECOND * clocks.SECOND
 
 
 def _same(line: Line, near: Line) -> bool:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from triage.rulebook import Rulebook
 
 SCHEMA = 1
+SEL_CODES = {"ipmi.event", "host.power", "host.thermal"}
 MAX_EVIDENCE, MAX_MISSING, MAX_OTHERS = 40, 8, 50
 GRAVITY = (
     "T01",
@@ -45,7 +46,7 @@ GRAVITY = (
     "T22",
 )
 Fill = dict[str, str | None]
-BLANKS = {"host": "host", "device": "GPU", "job": "job", "exclude": "hosts to leave out", "spare": "spare"}
+BLANKS = {"host": "its host", "device": "in question", "job": "in question", "exclude": "that host", "spare": "a spare"}
 SILENT = {"class": "none", "symptom": None, "manifestation": "none", "layer": "unknown", "action": "none", "confidence": "probable"}
 
 
@@ -243,7 +244,10 @@ def alternatives(decision: Decision, book: Rulebook) -> list[dict[str, str]]:
             {"class": "T20", "why": "bad data or learning rate"},
             {"class": "T11", "why": "a silent GPU error: prior 3 of 4 (ByteRobust, n = 4, weak)"},
         ]
-    if finding.class_id == "T24" and finding.root is None:
+    killed = [b for b in finding.incident.own if b.signal == 9 and b.code in ("torch.rank_exit", "slurm.task_exit")]
+    if finding.class_id == "T24" and finding.root is None and killed and not finding.lost:
+        rows += [{"class": "T18", "why": "the kernel or a memory cgroup killed the process"}, {"class": "T20", "why": "somebody or the program itself sent SIGKILL"}]
+    elif finding.class_id == "T24" and finding.root is None:
         rows += [
             {"class": "T15", "why": "host crash or reboot"},
             {"class": "T21", "why": "slurmd or its network lost, the host itself well"},
@@ -297,7 +301,7 @@ def _have(what: str, finding: Any, history: History, fill: Fill) -> bool:
         return host is None or history.covered(host, "kernel", low - 10 * MINUTE, (incident.end or low) + 10 * MINUTE)
     if "flight-recorder" in text:
         return finding.hang is not None and not finding.hang.missing
-    return "sel" in text and (fill["host"], "bmc") in history.spans
+    return "sel" in text and any(b.host == fill["host"] and b.code in SEL_CODES for b in finding.incident.bursts)
 
 
 def _distinct(rows: list[dict[str, str]]) -> list[dict[str, str]]:
@@ -345,9 +349,9 @@ def filled(template: str, values: Fill, quote: bool) -> str:
 
     if quote:
         return fill(template, values)
-    text = template
+    text = template if values.get("from") and values.get("to") else template.replace(" from {from} to {to}", "")
     for name, value in values.items():
-        text = text.replace("{" + name + "}", value if value is not None else f"the {BLANKS.get(name, name)}")
+        text = text.replace("{" + name + "}", value if value is not None else BLANKS.get(name, name))
     return text
 
 

@@ -109,7 +109,7 @@ def _outliers(stacks: Mapping[Place, Stack]) -> dict[Place, tuple[Stack, int, in
     for level in (stacks, {place: tuple(_LINE.sub(")", s) for s in stack) for place, stack in stacks.items()}):
         sizes = Counter(level.values())
         most = max(sizes.values(), default=0)
-        healthy = {stack for stack, size in sizes.items() if size >= DOMINANT * most}
+        healthy = {stack for stack, size in sizes.items() if size > DOMINANT * most}
         odd = {place: stack for place, stack in level.items() if stack not in healthy}
         if most >= LEAST_GROUP and len(odd) * 2 < len(level):
             return {place: (stacks[place], sizes[stack], len(level) - len(odd)) for place, stack in odd.items()}

@@ -25,7 +25,7 @@ SHAPES: Mapping[str, tuple[str, ...]] = {
     "squeue": (rf"(?: (?:-[alh]|-o {COLUMNS}|-j {JOBS}|-w {HOSTS}))*",),
     "sacctmgr": (rf"(?: -[Pnp])* (?:show|list) event(?: (?:all_clusters|(?:start|end)={TIME}|nodes={HOSTS}))*",),
     "journalctl": (
-        rf"(?: (?:-k|--utc|--no-pager|--list-boots|--(?:since|until) {TIME}|-u {NAME}|-o (?:short-iso(?:-precise)?|json)|-n [0-9]{{1,9}}))+",
+        rf"(?: (?:-k|--utc|--no-pager|--list-boots|--(?:since|until) {TIME}|-u {NAME}|-o short-iso(?:-precise)?|-n [0-9]{{1,9}}))+",
     ),
     "kubectl": (
         rf" get {KINDS}(?: {NAME})?(?: (?:-A|-n {NAME}|-o (?:json|wide)|-l {LABEL}|--sort-by=\.[A-Za-z.]{{1,60}}))*",

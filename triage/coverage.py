@@ -39,6 +39,12 @@ class Stretch:
     last: int | None = None
     head: tuple[int, int, int] | None = None
     tail: tuple[int, int, int] | None = None
+    boots: tuple[float, float] | None = None
+
+    def booted(self, seconds: float) -> None:
+        """A line that has only seconds since boot."""
+        low, high = self.boots or (seconds, seconds)
+        self.boots = (min(low, seconds), max(high, seconds))
 
     def add(self, ts: int, run: int, count: int = 1) -> None:
         self.count += count
@@ -105,7 +111,10 @@ class Span:
         host = fold(line.host) if line.host else None
         if host:
             self.hosts.add(host)
-        self.seen.add((host, _family_of(line)), line.ts, run)
+        key = (host, _family_of(line))
+        self.seen.add(key, line.ts, run)
+        if line.ts is None and line.boot_s is not None:
+            self.seen.of[key].booted(line.boot_s)
 
     def glance(self, region: bytes, place: int) -> None:
         """Raw lines of a log of several hosts: the first and the last of each host and kind are kept, to be read in the end."""
@@ -166,11 +175,19 @@ def build(source_id: str, samples: Part, events: Part, own: str | None, zone: cl
             "family": family,
             "first": min(stamps, default=None),
             "last": max(stamps, default=None),
+            "boot_first": _boots(samples, host, family)[0],
+            "boot_last": _boots(samples, host, family)[1],
             "lines": lines,
             "sampled": True,
         }
         for (host, family), (stamps, lines) in sorted(found.items(), key=lambda item: (item[0][0] or "", item[0][1]))
     ]
+
+
+def _boots(samples: Part, host: str | None, family: str) -> tuple[float | None, float | None]:
+    """Seconds since boot of the first and last sample that has nothing else."""
+    stretch = samples.stretches.of.get((host, family))
+    return stretch.boots if stretch is not None and stretch.boots is not None else (None, None)
 
 
 def coverage_family(code: str, families: dict[str, str]) -> str:

@@ -72,7 +72,8 @@ class Thinned:
 def moves(parts: Sequence[Runs], anchor: int, dated: Sequence[int]) -> list[list[int]]:
     """For each part, by how many microseconds the stamps of each run move to reach their year.
 
-    The parts are looks at one file, merged by place. `anchor` is the latest moment at which the file can end, `dated` its stamps with a year.
+    The parts are looks at one file, merged by place. `anchor` is the latest moment at which the file can end, `dated` are its stamps
+    that have a year.
     """
     merged = sorted((place, which, run, ts) for which, part in enumerate(parts) for run, (place, ts) in enumerate(part.days))
     placed = clocks.infer_years([ts for *_, ts in merged], anchor, dated)

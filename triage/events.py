@@ -26,7 +26,7 @@ FLOOD_GAP = 1_000_000
 """Microseconds between identical lines that are folded into one row."""
 FLOOD_ROWS, FLOOD_REACH = 16, 5_000_000
 """An event that made so many rows is folded over other events between and over 5 s, the gap that ends a burst."""
-CHUNK, OPEN = 8192, 4096
+CHUNK, OPEN = 4096, 4096
 MESSAGE = 2000
 _SHOWN = {"line_first", "line_last", "ts", "boot_s", "attrs"}
 _KEYS = [f.name for f in fields(Event) if f.name not in _SHOWN]
@@ -230,4 +230,3 @@ class Ledger:
     def _family(self, code: str) -> str:
         prefix = code.split(".")[0]
         return self.families.get(code) or self.families.get(prefix, prefix)
-

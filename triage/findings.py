@@ -359,7 +359,8 @@ def _manifestation(finding: Finding) -> str:
     if incident.hang or incident.stalled or waiting:
         return "fail_hang"
     if incident.job_end == "running":
-        return "fail_slow" if finding.slow != "none" else "none"
+        killed = finding.root is not None and finding.root.fatal and finding.root.host in incident.hosts
+        return "fail_slow" if finding.slow != "none" else "fail_hang" if killed else "none"
     if incident.attempt is None:
         return finding.root.manifestation or "fail_stop" if finding.root else "none"
     if incident.job_end in ("completed", "preempted", "running") and finding.root is None:
@@ -375,7 +376,8 @@ def on_start(incident: Incident, limit_s: float = 600) -> bool:
     if "start" in attempt.guessed:
         return False
     end = incident.start if incident.start is not None else incident.end
-    return end is not None and end - attempt.start <= limit_s * SECOND
+    limit = min(limit_s, 60) if incident.job_end == "node_fail" else limit_s
+    return end is not None and end - attempt.start <= limit * SECOND
 
 
 def _suspect(finding: Finding, history: History) -> None:

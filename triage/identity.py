@@ -223,6 +223,13 @@ def anchored(waiting: Iterable[Mapping[str, Any]], anchors: Iterable[Mapping[str
     return found
 
 
+def boot_starts(found: Iterable[tuple[str, int, str]], waiting: Iterable[Mapping[str, Any]], anchors: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """Source -> wall time of boot in microseconds, for sources whose seconds since boot could be tied to it."""
+    rows = {r["event_id"]: r for r in waiting}
+    starts = {r["source_id"]: r["ts"] - round(r["boot_s"] * 1e6) for r in anchors}
+    return starts | {rows[event]["source_id"]: ts - round(rows[event]["boot_s"] * 1e6) for event, ts, _ in found}
+
+
 def _offset(
     row: Mapping[str, Any],
     by_source: Mapping[str, Sequence[tuple[int, int]]],

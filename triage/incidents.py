@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import median
 
-from triage.history import Burst, History
+from triage.history import Burst, History, Step
 from triage.jobs import Attempt
 from triage.moments import MINUTE, SECOND
 
@@ -155,11 +157,20 @@ def _stalled(attempt: Attempt, history: History) -> bool:
     end = attempt.end if attempt.end is not None else history.now
     if state not in ("CANCELLED", "TIMEOUT") and not attempt.running:
         return False
-    times = [s.ts for s in history.steps.get((attempt.job_id, attempt.attempt), []) if s.ts is not None]
-    if len(times) < 3 or end is None or "end" in attempt.guessed:
+    steps = [s for s in history.steps.get((attempt.job_id, attempt.attempt), []) if s.ts is not None]
+    if len(steps) < 3 or end is None or "end" in attempt.guessed:
         return False
-    pace = (times[-1] - times[0]) / (len(times) - 1)
-    return end - max(times) > max(STALL_STEPS * pace, STALL_FLOOR)
+    last = max(s.ts or 0 for s in steps)
+    return end - last > max(STALL_STEPS * _pace(steps), STALL_FLOOR)
+
+
+def _pace(steps: Sequence[Step]) -> float:
+    """Microseconds a step: as printed, else the median of the stamps' distance per step, so that a cut in the log does not count."""
+    printed = [s.duration_s for s in steps if s.duration_s]
+    if printed:
+        return median(printed) * SECOND
+    pairs = [(b.ts or 0) - (a.ts or 0) for a, b in pairwise(steps) if b.seq == a.seq + 1]
+    return median(pairs) if pairs else 60.0 * SECOND
 
 
 def _set_window(incident: Incident, history: History, threshold: Threshold, window_s: float | None) -> None:

@@ -24,8 +24,6 @@ from triage.sources import Found, Source, reopened
 from triage.store import Store
 
 BATCH_FILES, BATCH_ROWS = 64, 50_000
-BIG = 32 << 20
-"""Bytes from which on a file is read ahead and searched by threads of its own."""
 
 
 @dataclass(slots=True)

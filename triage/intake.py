@@ -32,6 +32,7 @@ RECORD_TABLES: dict[type[Record], str] = {
 }
 HOST_DIALECTS = {"ipmi", "fabric", "xid", "nvrm", "nvidia_smi", "pcie", "kernel"}
 TIMES: dict[type[Record], tuple[str, ...]] = {JobRecord: ("submit", "start", "end"), HostStateRecord: ("ts", "end")}
+Tables = dict[str, list[dict[str, Any]]]
 CLOCKS = ("unknown", "boot_relative", "year_inferred", "exact")
 
 
@@ -40,7 +41,7 @@ class Parsed:
     """A source's rows, ready to store. `skipped` says why there are none, `cut` why they end before the source does."""
 
     source: dict[str, Any]
-    tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    tables: Tables = field(default_factory=dict)
     events: Rows | None = None
     rejects: Refused | None = None
     prefixes: dict[int, str] = field(default_factory=dict)
@@ -125,9 +126,9 @@ class Intake:
         row |= self._row(source, scanned, tables["coverage"], zone)
         return Parsed(row, tables, rows, self.refused, scanned.prefixes, cut=scanned.cut)
 
-    def _tables(self, source_id: str, by_sample: list[int], by_record: list[int], zone: clocks.Zone | None) -> dict[str, list[dict[str, Any]]]:
+    def _tables(self, source_id: str, by_sample: list[int], by_record: list[int], zone: clocks.Zone | None) -> Tables:
         samples, events = Part(self.span.seen, by_sample), Part(self.ledger.stretches, by_record)
-        tables = {"coverage": coverage.build(source_id, samples, events, self._own_family(), zone)}
+        tables: Tables = {"coverage": coverage.build(source_id, samples, events, self._own_family(), zone)}
         for record in self.records:
             if table := RECORD_TABLES.get(type(record)):
                 tables.setdefault(table, []).append(_record_row(source_id, record))

@@ -83,7 +83,13 @@ def _anchor(store: Store) -> None:
         boots[row["host"]].append(micros(row["ts"]) or 0)
     anchors = [_in_micros(r, "ts") for r in store.rows("anchors")]
     found = identity.anchored(store.rows("unanchored"), anchors, boots)
-    store.anchor([(event, moment(ts), how) for event, ts, how in found])
+    starts = identity.boot_starts(found, store.rows("unanchored"), anchors)
+    spans = [
+        (r["source_id"], moment(starts[r["source_id"]] + round(r["boot_first"] * 1e6)), moment(starts[r["source_id"]] + round(r["boot_last"] * 1e6)))
+        for r in store.rows("boot_spans")
+        if r["source_id"] in starts
+    ]
+    store.anchor([(event, moment(ts), how) for event, ts, how in found], spans)
 
 
 def _shift_years(store: Store) -> None:

@@ -39,7 +39,8 @@ class Refused:
         lines = sorted(self._rows)[:count]
         if lines:
             rows = [self._rows.pop(line) for line in lines]
-            self.spool.add(pl.DataFrame(rows, schema={"line": pl.Int64, "parser": pl.String, "reason": pl.String, "text": pl.String}, orient="row"))
+            kinds = {"line": pl.Int64, "parser": pl.String, "reason": pl.String, "text": pl.String}
+            self.spool.add(pl.DataFrame(rows, schema=kinds, orient="row"))
 
     def finish(self) -> None:
         """No more will come."""

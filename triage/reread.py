@@ -210,13 +210,15 @@ def _without(frame: pl.DataFrame, claimed: Sequence[int]) -> pl.DataFrame:
 
 def _bounds(lines: Sequence[str], reading: Reading) -> tuple[int, int]:
     """The part of the lines that lies in the window, by bisection of their stamps; all of them where they have none."""
+    if (reading.low is None and reading.high is None) or _stamp_from(lines, 0, len(lines), reading) is None:
+        return 0, len(lines)
     low = 0 if reading.low is None else _first_from(lines, reading.low, reading)
     high = len(lines) if reading.high is None else _first_from(lines, reading.high + 1, reading)
     return low, max(low, high)
 
 
 def _first_from(lines: Sequence[str], ts: int, reading: Reading) -> int:
-    """Index of the first line at or after `ts`; 0 where no line tells a time."""
+    """Index of the first line at or after `ts`; lines without a stamp go with the next one that has one."""
     low, high = 0, len(lines)
     while low < high:
         middle = (low + high) // 2

@@ -16,8 +16,8 @@ from typing import IO, Protocol
 from parsers.contract import Dialect, Document, DocumentDialect, Event, Line, LineDialect, Record, Reject, Section, SectionDialect
 from parsers.frames import peel, peel_all
 from triage.feed import Block, Feed, Hasher, newlines
-from triage.repeat import Repeat, Repeats
 from triage.needles import Finder, Needle, needles_of
+from triage.repeat import Repeat, Repeats
 
 BLOCK, AHEAD, BEHIND = 1 << 20, 64 << 10, 16 << 10
 LONG_LINE, EXCERPT, LEAD, TITLE = 64 << 10, 16 << 10, 1 << 10, 512
@@ -489,7 +489,7 @@ class _Pass:
                 self.sink.take(self.section_name, _filled(record, empty), self.base + self.done)
 
     def _sample(self, begin: int, stop: int) -> None:
-        """Peel the first lines of the file and then a line at growing distances, from 4 KiB to 256 KiB, of those that start before `stop`."""
+        """Peel the first lines of the file, then a line at growing distances, 4 to 256 KiB, of those that start before `stop`."""
         at = begin
         while self.head_left and at < stop and self.base + at < BEHIND and (self.base + at == 0 or self.buffer[at - 1 : at] == b"\n"):
             at = self._see(at, stop)

@@ -233,6 +233,8 @@ TABLES: dict[str, Table] = {
                 ("family", TEXT, "kernel | scheduler | training | bmc | fabric"),
                 ("first", TIME),
                 ("last", TIME),
+                ("boot_first", REAL, "seconds since boot, where the samples have no other stamp"),
+                ("boot_last", REAL),
                 ("lines", INT),
                 ("sampled", BOOL),
             ),

@@ -189,7 +189,7 @@ def _flat(path: Path) -> tuple[IO[bytes], str]:
 
 
 def _copied(stream: Reader) -> tuple[IO[bytes], str]:
-    flat, note = tempfile.TemporaryFile(), ""
+    flat, note = tempfile.TemporaryFile(), ""  # noqa: SIM115 - its members are read later
     try:
         while block := stream.read1(_COPY):  # type: ignore[attr-defined]
             flat.write(block)
@@ -245,4 +245,3 @@ def _open_file(path: Path) -> Iterator[Reader]:
 def _open_pipe(path: Path) -> Iterator[Reader]:
     with path.open("rb") as raw:
         yield plain(raw)
-

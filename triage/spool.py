@@ -27,13 +27,10 @@ class Spool:
         self.height += frame.height
         self._frames.append(frame)
         if len(self._frames) > HELD:
-            import polars as pl
-
             self._folder = self._folder or tempfile.TemporaryDirectory(prefix="triage-")
             path = Path(self._folder.name, str(len(self._files)))
-            pl.concat(self._frames).write_ipc(path, compression="lz4")
+            self._frames.pop(0).write_ipc(path, compression="lz4")
             self._files.append(path)
-            self._frames = []
 
     def __iter__(self) -> Iterator[pl.DataFrame]:
         import polars as pl

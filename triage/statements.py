@@ -24,6 +24,7 @@ QUERIES: dict[str, str] = {
         WHERE boot_s IS NOT NULL AND (ts IS NULL OR anchor IS NOT NULL) ORDER BY event_id""",
     "anchors": """SELECT source_id, line_first, host, code, message, boot_s, ts FROM events
         WHERE boot_s IS NOT NULL AND ts IS NOT NULL AND anchor IS NULL ORDER BY event_id""",
+    "boot_spans": "SELECT source_id, boot_first, boot_last FROM coverage WHERE boot_first IS NOT NULL",
     "boot_times": "SELECT DISTINCT host, ts FROM state_records WHERE state = 'boot' AND ts IS NOT NULL ORDER BY ALL",
     "known_hosts": "SELECT host FROM all_hosts",
     "job_records": "SELECT * FROM job_records",
@@ -85,17 +86,19 @@ def _wanted(*columns: str) -> str:
 
 _BURST = 'burst_id, host, device, code, role, class, layer, "first", "last", "count", job_id, attempt, rank, message, source_id, line'
 _INCIDENT = 'incident_id, kind, start, "end", job_id, attempt, class, layer, action, confidence, summary, hosts, gpu_hours_lost'
-_ATTEMPT = 'j.job_id, j.attempt, j.name, j."user", j.partition, j.state, j.nodes, j.gpus, j.start, j."end", j.gpu_hours_lost, j.basis, j.reason'
+_ATTEMPT = 'j.job_id, j.attempt, j.name, j."user", j.state, j.nodes, j.gpus, j.start, j."end", j.gpu_hours_lost, j.basis'
 
 QUERIES |= {
     "site_size": "SELECT (SELECT count(*) FROM bursts) AS bursts",
     "site_totals": """SELECT (SELECT count(*) FROM incidents) AS incidents, (SELECT count(*) FROM hosts) AS hosts,
         (SELECT count(DISTINCT job_id) FROM jobs) AS jobs, (SELECT count(*) FROM bursts) AS bursts, (SELECT count(*) FROM events) AS events,
-        (SELECT count(*) FROM sources) AS sources, (SELECT count(*) FROM rejects) AS rejects, (SELECT count(*) FROM recurrence WHERE lemon) AS lemons,
+        (SELECT count(*) FROM sources) AS sources, (SELECT count(*) FROM rejects) AS rejects,
+        (SELECT count(*) FROM recurrence WHERE lemon) AS lemons,
         (SELECT max(last_ts) FROM sources) AS now, (SELECT coalesce(sum(gpu_hours_lost), 0) FROM jobs) AS lost""",
     "site_days": """SELECT date_trunc('day', start) AS day, count(*) AS n FROM incidents
         WHERE start > (SELECT max(start) FROM incidents) - INTERVAL 60 DAY GROUP BY day ORDER BY day""",
-    "site_classes": "SELECT class, count(*) AS n, sum(gpu_hours_lost) AS lost FROM incidents GROUP BY class ORDER BY n DESC, class LIMIT 12",
+    "site_classes": """SELECT class, count(*) AS n, sum(gpu_hours_lost) AS lost FROM incidents
+        GROUP BY class ORDER BY n DESC, class LIMIT 12""",
     "site_incidents": _listed(
         _INCIDENT,
         "incidents",
@@ -117,9 +120,12 @@ QUERIES |= {
     "site_evidence_count": "SELECT count(*) AS n FROM incident_bursts WHERE incident_id = $incident",
     "site_spares": "SELECT host, why FROM spares WHERE incident_id = $incident ORDER BY place LIMIT 20",
     "site_earlier": f"""SELECT {_INCIDENT} FROM incidents
-        WHERE incident_id <> $incident AND list_has_any(hosts, $hosts) AND start <= $start::TIMESTAMP ORDER BY start DESC, incident_id LIMIT 10""",
+        WHERE incident_id <> $incident AND list_has_any(hosts, $hosts) AND start <= $start::TIMESTAMP
+        ORDER BY start DESC, incident_id LIMIT 10""",
     "site_hosts": """SELECT h.*, b.faults, b.last_fault, i.incidents, r.lemon, r.place, s.state FROM (
-            SELECT * FROM hosts WHERE ($after IS NULL OR host > $after) AND ($rack IS NULL OR rack = $rack) AND ($leaf IS NULL OR leaf = $leaf)
+            SELECT * FROM hosts
+            WHERE ($after IS NULL OR host > $after) AND ($rack IS NULL OR rack = $rack) AND ($leaf IS NULL OR leaf = $leaf)
+                AND ($named IS NULL OR contains(lower(host), lower($named)))
             ORDER BY host LIMIT $most) h
         LEFT JOIN (SELECT host, count(*) AS faults, max("last") AS last_fault FROM bursts WHERE role = 'root' GROUP BY host) b USING (host)
         LEFT JOIN (SELECT host, count(*) AS incidents FROM (SELECT unnest(hosts) AS host FROM incidents) GROUP BY host) i USING (host)
@@ -129,18 +135,23 @@ QUERIES |= {
     "site_host": """SELECT h.* EXCLUDE (host), $host AS host, r.place, r.score, r.rate, r.low, r.high, r.lemon, r.strikes, r."next", r.why,
             (SELECT count(*) FROM bursts WHERE host = $host) AS bursts, (SELECT count(*) FROM job_hosts WHERE host = $host) AS runs,
             (SELECT count(*) FROM host_states WHERE host = $host) AS states, h.host IS NOT NULL OR r.host IS NOT NULL AS listed
-        FROM (SELECT 1) LEFT JOIN (SELECT * FROM hosts WHERE host = $host) h ON true LEFT JOIN (SELECT * FROM recurrence WHERE host = $host) r ON true""",
+        FROM (SELECT 1) LEFT JOIN (SELECT * FROM hosts WHERE host = $host) h ON true
+        LEFT JOIN (SELECT * FROM recurrence WHERE host = $host) r ON true""",
     "site_host_bursts": f'SELECT {_BURST} FROM bursts WHERE host = $host ORDER BY "first" DESC NULLS LAST, burst_id LIMIT 30',
     "site_host_codes": """SELECT code, role, device, count(*) AS bursts, sum("count") AS lines, min("first") AS since, max("last") AS until
         FROM bursts WHERE host = $host GROUP BY ALL ORDER BY bursts DESC, code, role, device LIMIT 40""",
     "site_host_days": """SELECT date_trunc('day', "first") AS day, count(*) AS n FROM bursts WHERE host = $host AND role = 'root'
         AND "first" > (SELECT max(last_ts) FROM sources) - INTERVAL 60 DAY GROUP BY day ORDER BY day""",
-    "site_host_jobs": f"""SELECT {_ATTEMPT} FROM (SELECT job_id, attempt FROM job_hosts WHERE host = $host) h JOIN jobs j USING (job_id, attempt)
+    "site_host_jobs": f"""SELECT {_ATTEMPT} FROM (SELECT job_id, attempt FROM job_hosts WHERE host = $host) h
+        JOIN jobs j USING (job_id, attempt)
         ORDER BY j.start DESC NULLS LAST, j.job_id, j.attempt LIMIT 20""",
-    "site_host_incidents": f"""SELECT {_INCIDENT} FROM incidents WHERE list_contains(hosts, $host) ORDER BY start DESC NULLS LAST, incident_id LIMIT 20""",
-    "site_host_states": 'SELECT state, start, "end", reason, "user" FROM host_states WHERE host = $host ORDER BY start DESC NULLS LAST, state LIMIT 30',
+    "site_host_incidents": f"""SELECT {_INCIDENT} FROM incidents WHERE list_contains(hosts, $host)
+        ORDER BY start DESC NULLS LAST, incident_id LIMIT 20""",
+    "site_host_states": """SELECT state, start, "end", reason, "user" FROM host_states WHERE host = $host
+        ORDER BY start DESC NULLS LAST, state LIMIT 30""",
     "site_lemons": """SELECT place, host, score, rate, low, high, lemon, strikes, "next", why FROM recurrence
-        WHERE place > coalesce(try_cast($after AS BIGINT), 0) AND ($lemon IS NULL OR lemon = ($lemon = 'yes')) ORDER BY place LIMIT $most""",
+        WHERE place > coalesce(try_cast($after AS BIGINT), 0) AND ($lemon IS NULL OR lemon = ($lemon = 'yes'))
+        ORDER BY place LIMIT $most""",
     "site_jobs": _listed(
         _ATTEMPT,
         "jobs j",
@@ -152,16 +163,19 @@ QUERIES |= {
     ),
     "site_job": "SELECT * FROM jobs WHERE job_id = $job ORDER BY attempt LIMIT 100",
     "site_job_hosts": "SELECT attempt, host FROM job_hosts WHERE job_id = $job ORDER BY attempt, host LIMIT 5000",
-    "site_job_incidents": f"SELECT {_INCIDENT} FROM incidents WHERE job_id = $job OR list_contains(jobs, $job) ORDER BY start, incident_id LIMIT 50",
+    "site_job_incidents": f"""SELECT {_INCIDENT} FROM incidents WHERE job_id = $job OR list_contains(jobs, $job)
+        ORDER BY start, incident_id LIMIT 50""",
     "site_job_bursts": f'SELECT {_BURST} FROM bursts WHERE job_id = $job ORDER BY "first" NULLS LAST, burst_id LIMIT 50',
     "site_bursts": _listed(_BURST, "bursts", _wanted("host", "code", "role", "job_id"), '"first"', "burst_id"),
     "site_burst": "SELECT b.*, s.path FROM (SELECT * FROM bursts WHERE burst_id = $burst) b LEFT JOIN sources s USING (source_id)",
-    "site_burst_incidents": f"""SELECT {_INCIDENT} FROM incidents WHERE incident_id IN (SELECT incident_id FROM incident_bursts WHERE burst_id = $burst)
+    "site_burst_incidents": f"""SELECT {_INCIDENT} FROM incidents
+        WHERE incident_id IN (SELECT incident_id FROM incident_bursts WHERE burst_id = $burst)
         ORDER BY start DESC NULLS LAST, incident_id LIMIT 20""",
     "site_near": f"""SELECT {_BURST} FROM bursts WHERE host = $host AND burst_id <> $burst
-        AND "first" BETWEEN $at::TIMESTAMP - INTERVAL 10 MINUTE AND $at::TIMESTAMP + INTERVAL 10 MINUTE ORDER BY "first", burst_id LIMIT 30""",
-    "site_codes": """SELECT code, list_sort(list(DISTINCT role)) AS roles, count(*) AS bursts, sum("count") AS lines, count(DISTINCT host) AS hosts,
-            max("last") AS until
+        AND "first" BETWEEN $at::TIMESTAMP - INTERVAL 10 MINUTE AND $at::TIMESTAMP + INTERVAL 10 MINUTE
+        ORDER BY "first", burst_id LIMIT 30""",
+    "site_codes": """SELECT code, list_sort(list(DISTINCT role)) AS roles, count(*) AS bursts, sum("count") AS lines,
+            count(DISTINCT host) AS hosts, max("last") AS until
         FROM bursts WHERE ($after IS NULL OR code > $after) AND ($role IS NULL OR role = $role) GROUP BY code ORDER BY code LIMIT $most""",
     "site_code_hosts": """SELECT host, count(*) AS bursts, sum("count") AS lines, min("first") AS since, max("last") AS until FROM bursts
         WHERE code = $code AND host IS NOT NULL GROUP BY host ORDER BY bursts DESC, host LIMIT 30""",
@@ -172,8 +186,9 @@ QUERIES |= {
     "site_find_jobs": """SELECT job_id, max(name) AS name, max(state) AS state, max(start) AS start FROM jobs
         WHERE contains(lower(job_id), lower($text)) OR contains(lower(name), lower($text)) GROUP BY job_id
         ORDER BY job_id <> $text, max(start) DESC NULLS LAST, job_id LIMIT 20""",
-    "site_find_codes": """SELECT code, count(*) AS bursts, count(DISTINCT host) AS hosts FROM bursts WHERE contains(lower(code), lower($text))
-        GROUP BY code ORDER BY lower(code) <> lower($text), bursts DESC, code LIMIT 20""",
-    "site_find_incidents": f"""SELECT {_INCIDENT} FROM incidents WHERE contains(lower(incident_id), lower($text)) OR contains(lower(summary), lower($text))
+    "site_find_codes": """SELECT code, count(*) AS bursts, count(DISTINCT host) AS hosts FROM bursts
+        WHERE contains(lower(code), lower($text)) GROUP BY code ORDER BY lower(code) <> lower($text), bursts DESC, code LIMIT 20""",
+    "site_find_incidents": f"""SELECT {_INCIDENT} FROM incidents
+        WHERE contains(lower(incident_id), lower($text)) OR contains(lower(summary), lower($text))
         ORDER BY start DESC NULLS LAST, incident_id LIMIT 20""",
 }

@@ -69,7 +69,8 @@ VIEWS = (
 OWNERSHIP = (
     "UPDATE sources SET host = o.host, host_from = o.host_from, job_id = o.job_id, job_from = o.job_from FROM owners o WHERE sources.source_id = o.source_id",
     """UPDATE events SET host = o.host, host_from = o.host_from FROM owners o WHERE events.source_id = o.source_id
-        AND (events.host IS NULL OR events.host_from <> 'line') AND events.family <> 'scheduler'""",
+        AND (events.host IS NULL OR events.host_from <> 'line')
+        AND (events.family <> 'scheduler' OR events.code = 'slurm.launch_failed')""",
     """UPDATE events SET job_id = o.job_id, job_from = o.job_from FROM owners o WHERE events.source_id = o.source_id
         AND (events.job_id IS NULL OR events.job_from <> 'text')""",
     "UPDATE rank_records SET host = o.host FROM owners o WHERE rank_records.source_id = o.source_id AND rank_records.host IS NULL",
@@ -84,6 +85,13 @@ ANCHORING = (
     """UPDATE sources SET first_ts = least(sources.first_ts, x.first), last_ts = greatest(sources.last_ts, x.last_ts) FROM (
             SELECT source_id, min(ts) AS first, max(ts) AS last_ts FROM events WHERE anchor IS NOT NULL GROUP BY source_id
         ) x WHERE sources.source_id = x.source_id""",
+)
+
+BOOT_SPANS = (
+    """UPDATE coverage SET first = x.first, "last" = x.last_ts FROM boot_spans x
+        WHERE coverage.source_id = x.source_id AND coverage.boot_first IS NOT NULL""",
+    """UPDATE sources SET first_ts = least(sources.first_ts, x.first), last_ts = greatest(sources.last_ts, x.last_ts) FROM boot_spans x
+        WHERE sources.source_id = x.source_id""",
 )
 
 ATTEMPTS = (
@@ -225,19 +233,30 @@ class Store:
                 'UPDATE coverage SET first = first + to_years($by), "last" = "last" + to_years($by) WHERE source_id = $source',
                 {"by": by, "source": source_id},
             )
+            for table, columns in (("job_records", ("submit", "start", '"end"')), ("state_records", ("ts", '"end"'))):
+                moved = ", ".join(f"{c} = {c} + to_years($by)" for c in columns)
+                self._connection.execute(f"UPDATE {table} SET {moved} WHERE source_id = $source", {"by": by, "source": source_id})
         self._connection.execute(
             "UPDATE sources SET first_ts = first_ts + to_years($by), last_ts = last_ts + to_years($by), year_shift = $total, "
             "year_from = CASE WHEN $total = 0 THEN 'mtime' ELSE 'peers' END WHERE source_id = $source",
             {"by": by, "total": total, "source": source_id},
         )
 
-    def anchor(self, rows: Sequence[tuple[str, Any, str]]) -> None:
-        """Give events that carry only seconds since boot their time: (event id, naive UTC time, anchor); others lose theirs."""
+    def anchor(self, rows: Sequence[tuple[str, Any, str]], spans: Sequence[tuple[str, Any, Any]]) -> None:
+        """Give events that carry only seconds since boot their time: (event id, naive UTC time, anchor); others lose theirs.
+
+        spans  (source id, first, last) of what such sources cover
+        """
         self._connection.execute("UPDATE events SET ts = NULL, ts_last = NULL, ts_near = NULL, anchor = NULL WHERE anchor IS NOT NULL")
         if rows:
             self._connection.execute("CREATE OR REPLACE TEMP TABLE anchored (event_id VARCHAR, ts TIMESTAMP, anchor VARCHAR)")
             self._connection.executemany("INSERT INTO anchored VALUES (?, ?, ?)", [list(row) for row in rows])
             for statement in ANCHORING:
+                self._connection.execute(statement)
+        if spans:
+            self._connection.execute("CREATE OR REPLACE TEMP TABLE boot_spans (source_id VARCHAR, first TIMESTAMP, last_ts TIMESTAMP)")
+            self._connection.executemany("INSERT INTO boot_spans VALUES (?, ?, ?)", [list(row) for row in spans])
+            for statement in BOOT_SPANS:
                 self._connection.execute(statement)
 
     def assign_attempts(self) -> None:

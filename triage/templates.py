@@ -23,15 +23,17 @@ from triage.reread import Reading, dated
 
 if TYPE_CHECKING:
     import polars as pl
+    from drain3.drain import Drain
 
-SIMILARITY, DEPTH = 0.75, 5
+SIMILARITY, DEPTH = 0.8, 5
 MOST_KINDS, MERGE_AT = 200_000, 400_000
+MOST_DRAINED = 4000  # Drain compares a line with every template of its length and first words
 MOST_ROWS, MOST_HOSTS, MOST_EVIDENCE = 50, 16, 5
 EVIDENCE_FROM = 0.5
 WEIGHTS = {"only_here": 0.35, "new_since_healthy": 0.3, "outlier_host": 0.2, "odd_iteration": 0.15}
 TROUBLE_WEIGHT = 0.3
 TROUBLE = (
-    r"(?i)error|fail|fatal|panic|abort|timed? ?out|corrupt|exception|cannot|can't|could not|unable|denied|refused|lost\b|critical|"
+    r"(?i)error|fail|fatal|panic|abort|crash|timed? ?out|corrupt|exception|cannot|can't|could not|unable|denied|refused|lost\b|critical|"
     r"fault\b|hung\b|stuck|unreachable|broken|invalid|no such|not found|not respond|killed|dead\b|reset\b|exceed|degraded|mismatch|"
     r"overflow|warn|dropp|missing"
 )
@@ -43,6 +45,7 @@ _STAMP = r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][^ ]+|[A-Z][a-z]{2} [ 0-9][0-9] [0-9]{2
 _STAMPED_HOST = rf"^(?:{_STAMP}) ([A-Za-z][A-Za-z0-9_.-]+) [A-Za-z0-9_./-]+(?:\[[0-9]+\])?:"
 # gpu-7:4711:4720 [3] message | gpu-7: message
 _LED_HOST = r"^([A-Za-z][A-Za-z0-9_.-]+):(?:[0-9]+:[0-9]+ \[| )"
+_FRAME = r"^(?:(?:<TIME>|<HOST>)[ :]*)+"
 _PROBE, _PROBE_SHARE = 200, 0.05
 KEY = ("fold", "host", "kind", "healthy")
 
@@ -72,7 +75,6 @@ class Said:
     last_text: str = ""
     ends: dict[str | None, tuple[float, float]] = field(default_factory=dict)
     trouble: bool = False
-    healthy: bool = False
     why: set[str] = field(default_factory=set)
 
     @property
@@ -93,14 +95,13 @@ def build(incident_id: str, frames: Iterable[tuple[Reading, pl.DataFrame]], span
     for reading, frame in frames:
         tally.add(reading, frame)
     said, kinds = templates_of(tally.folds(), span.hosts)
-    known = [s for s in said.values() if not s.healthy]
     for kind, read in sorted(tally.read.items()):
-        _mark([s for s in known if kind in s.kinds], read)
-    for one in known:
-        if one.kinds <= tally.healthy:
+        _mark([s for s in said.values() if kind in s.kinds], read)
+    for one in said.values():
+        if one.kinds <= tally.healthy and not tally.full:  # what was left out may have been healthy
             one.why.add("new_since_healthy")
     _mark_iterations(said, tally.sequences(kinds))
-    told = sorted((s for s in known if s.why), key=lambda s: (-_score(s), len(s.by_host), s.count, s.template))
+    told = sorted((s for s in said.values() if s.why), key=lambda s: (-_score(s), len(s.by_host), s.count, s.template))
     return [_row(incident_id, s, tally) for s in told[:MOST_ROWS]]
 
 
@@ -111,6 +112,7 @@ class Tally:
         self.span = span
         self.read: defaultdict[str, set[str]] = defaultdict(set)
         self.healthy: set[str] = set()
+        self.full = False
         self.readings: dict[str, Reading] = {}
         self._parts: list[pl.DataFrame] = []
         self._height = 0
@@ -129,7 +131,7 @@ class Tally:
         )
         source, size = pl.lit(reading.source_id), max(reading.lines, frame["line"][-1])
         part = part.with_columns(first_source=source, last_source=source, sources=pl.concat_list(source), low=pl.col("first") / size)
-        part = part.with_columns(high=pl.col("last") / size)
+        part = part.with_columns(high=pl.col("last") / size).select([*sorted(part.columns), "high"])
         self.readings[reading.source_id] = reading
         if reading.healthy:
             self.healthy.add(reading.kind)
@@ -160,7 +162,9 @@ class Tally:
         self._parts.append(part)
         self._height += part.height
         if self._height > MERGE_AT:
-            merged = self.folds().head(MOST_KINDS)
+            merged = self.folds()
+            if merged.height > MOST_KINDS:
+                self.full, merged = True, merged.head(MOST_KINDS)
             self._parts, self._height = [merged], merged.height
 
     def folds(self) -> pl.DataFrame:
@@ -169,7 +173,7 @@ class Tally:
 
         if not self._parts:
             return pl.DataFrame()
-        return pl.concat(self._parts).group_by(KEY, maintain_order=True).agg(_merged())
+        return pl.concat(self._parts).group_by(KEY, maintain_order=True).agg(_merged()).select(self._parts[0].columns)
 
     def sequences(self, kinds: Mapping[int, int]) -> list[Iteration]:
         """Templates of the lines of each iteration, by the step lines of its source."""
@@ -211,41 +215,64 @@ def _merged() -> list[pl.Expr]:
 
 
 def templates_of(folds: pl.DataFrame, hosts: Iterable[str] = ()) -> tuple[dict[int, Said], dict[int, int]]:
-    """Templates by number, each with who says it, and the number of each fold's hash. `hosts` are names to mask."""
+    """Templates by number, each with who says it, and the number of each fold's hash. `hosts` are names to mask.
+
+    What a healthy run says too has a number below 0 and no entry.
+    """
     import polars as pl
 
     if not folds.height:
         return {}, {}
     text = pl.col("text")
-    known = folds.with_columns(
-        masked=masked(text, hosts).str.strip_chars(), trouble=text.str.contains(TROUBLE), kind_id=pl.col("fold").hash(0)
-    )
-    lines = known.group_by("masked").agg(pl.col("count").sum(), pl.col("trouble").any()).sort(["count", "masked"], descending=[True, False])
-    numbers, texts = _drained(lines.head(MOST_KINDS))
+    plain = masked(text, hosts).str.replace(_FRAME, "").str.strip_chars()
+    known = folds.with_columns(masked=plain, trouble=text.str.contains(TROUBLE), kind_id=pl.col("fold").hash(0))
+    numbers, templates = _drained(known)
     said: dict[int, Said] = {}
-    for row in known.iter_rows(named=True):
-        number = numbers.get(row["masked"])
-        if number is not None:
-            _add(said.setdefault(number, Said(texts[number])), row)
+    for row in known.filter(~pl.col("healthy")).iter_rows(named=True):
+        number = numbers.get(row["masked"], -1)
+        if number >= 0:
+            _add(said.setdefault(number, Said(templates[number])), row)
     return said, {k: numbers[m] for k, m in known.select("kind_id", "masked").iter_rows() if m in numbers}
 
 
-def _drained(lines: pl.DataFrame) -> tuple[dict[str, int], dict[int, str]]:
-    """Template numbers of masked lines, and the templates. Lines of trouble never share a template with calm ones."""
+def _drained(known: pl.DataFrame) -> tuple[dict[str, int], dict[int, str]]:
+    """Template numbers of masked lines, and the templates of those from 0 up.
+
+    Healthy lines are learnt first; a line that fits one of their templates as it stands is theirs, any other is new.
+    """
+    healthy, new = _drain(), _drain()
+    numbers: dict[str, int] = {}
+    calm = _leading(known, True)
+    for text in calm:
+        healthy.add_log_message(text)
+    for text in _leading(known, False):
+        same = healthy.match(text) if calm else None
+        numbers[text[2:]] = -int(same.cluster_id) if same else int(new.add_log_message(text)[0].cluster_id)
+    return numbers, {int(c.cluster_id): str(c.get_template())[2:] for c in new.clusters}
+
+
+def _drain() -> Drain:
     from drain3.drain import Drain
 
-    drain = Drain(depth=DEPTH, sim_th=SIMILARITY, parametrize_numeric_tokens=False)
-    numbers: dict[str, int] = {}
-    for text, trouble in lines.select("masked", "trouble").iter_rows():
-        cluster, _ = drain.add_log_message(f"{'!' if trouble else '.'} {text}")
-        numbers[text] = int(cluster.cluster_id)
-    return numbers, {int(c.cluster_id): str(c.get_template())[2:] for c in drain.clusters}
+    return Drain(depth=DEPTH, sim_th=SIMILARITY, parametrize_numeric_tokens=False)
+
+
+def _leading(known: pl.DataFrame, healthy: bool) -> list[str]:
+    """At most 4,000 masked lines, those of trouble and the most frequent first; of the new ones those that no healthy run has as they are.
+
+    Each is led by a mark, so that lines of trouble never share a template with calm ones.
+    """
+    import polars as pl
+
+    wanted = known.filter(pl.col("healthy") == healthy)
+    if not healthy:
+        wanted = wanted.join(known.filter(pl.col("healthy")).select("masked").unique(), on="masked", how="anti")
+    lines = wanted.group_by("masked").agg(pl.col("count").sum(), pl.col("trouble").any())
+    ordered = lines.sort(["trouble", "count", "masked"], descending=[True, True, False]).head(MOST_DRAINED)
+    return [f"{'!' if trouble else '.'} {text}" for text, trouble in ordered.select("masked", "trouble").iter_rows()]
 
 
 def _add(said: Said, row: Mapping[str, Any]) -> None:
-    if row["healthy"]:
-        said.healthy = True
-        return
     first, last = (row["first_source"], row["first"]), (row["last_source"], row["last"])
     if not said.by_host:
         said.first, said.example = first, row["text"]
@@ -287,7 +314,7 @@ def _mark_iterations(said: Mapping[int, Said], iterations: Sequence[Iteration]) 
             having[number] += 1
     for at, _, _ in outlier.iterations([i.templates for i in iterations]):
         for number in set(iterations[at].templates):
-            if having[number] * 10 <= len(iterations):
+            if number in said and having[number] * 10 <= len(iterations):
                 said[number].why.add("odd_iteration")
 
 

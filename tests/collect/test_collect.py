@@ -100,7 +100,8 @@ def test_printing_runs_nothing(tmp_path: Path, fakes: Script) -> None:
     got = triage("collect", "--job", "48213", "--hosts", "gpu-[041-042]", *span)
     commands = [row["command"] for row in got["commands"]]
     assert not (tmp_path / "ran").exists()
-    assert "ssh gpu-041 journalctl -k --utc --no-pager -o short-iso-precise --since @1789617600 --until @1789621200 > gpu-041.kern.log" in commands
+    kernel = "journalctl -k --utc --no-pager -o short-iso-precise --since @1789617600 --until @1789621200"
+    assert f"ssh gpu-041 {kernel} > gpu-041.kern.log" in commands
     assert any(c.startswith("TZ=UTC sacct -D -P -j 48213 ") for c in commands)
 
 

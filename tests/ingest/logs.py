@@ -7,15 +7,16 @@ from hypothesis import strategies as st
 HOSTS = ("qx-01", "qx-02", "qx-03")
 LINES = (
     "NVRM: Xid (PCI:0000:3b:00): 79, pid=812, GPU has fallen off the bus.",
-    "NVRM: Xid (PCI:0000:3b:00): 31, pid=4242, name=python3, Ch 00000008, intr 00000000. MMU Fault: ENGINE GRAPHICS faulted @ 0x7f_10000000.",
+    "NVRM: Xid (PCI:0000:3b:00): 31, pid=4242, name=python3, Ch 08, intr 0. MMU Fault: ENGINE GRAPHICS faulted @ 0x7f_10000000.",
     "NVRM: Xid (PCI:0000:86:00): 94, pid=991, name=python3, Contained: SM (0x1). RST: No, D-RST: No",
     "NVRM: Xid (rubbish",
     "pcieport 0000:3a:00.0: AER: Corrected error received: 0000:3b:00.0",
     "mlx5_core 0000:9f:00.0 ib2: Link down",
     "EDAC MC0: 1 CE memory read error on CPU_SrcID#0_MC#0_Chan#1_DIMM#0 (channel:1 slot:0 page:0x10 offset:0x0 grain:32)",
-    "Out of memory: Killed process 4242 (python3) total-vm:1kB, anon-rss:2kB, file-rss:0kB, shmem-rss:0kB, UID:1000 pgtables:1kB oom_score_adj:0",
+    "Out of memory: Killed process 4242 (python3) total-vm:1kB, anon-rss:2kB, file-rss:0kB, shmem-rss:0kB, UID:1000 "
+    "pgtables:1kB oom_score_adj:0",
     "usb 1-1: new high-speed USB device number 4 using xhci_hcd",
-    "audit: type=1400 audit(1772424000.175:23341): apparmor=\"STATUS\"",
+    'audit: type=1400 audit(1772424000.175:23341): apparmor="STATUS"',
 )
 PLAIN = (
     "[rank3]:[E1112 05:10:00.104312001 ProcessGroupNCCL.cpp:632] [Rank 3] Watchdog caught collective operation timeout: "

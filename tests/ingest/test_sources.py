@@ -10,6 +10,7 @@ import os
 import socket
 import sys
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,8 @@ from triage.ingest import Options, Report, ingest
 from triage.store import Store
 
 XID = b"Mar  2 04:00:00 qx-01 kernel: NVRM: Xid (PCI:0000:3b:00): 79, pid=812, GPU has fallen off the bus.\n"
-LOG = b"".join(b"Mar  2 03:%02d:%02d qx-01 systemd[1]: Started Session %d of user svc.\n" % (n // 60 % 60, n % 60, n) for n in range(2000)) + XID
+QUIET = b"Mar  2 03:%02d:%02d qx-01 systemd[1]: Started Session %d of user svc.\n"
+LOG = b"".join(QUIET % (n // 60 % 60, n % 60, n) for n in range(2000)) + XID
 
 
 def took(db: Path, *paths: Path | str) -> Report:
@@ -127,7 +129,12 @@ def test_utf_16_with_a_mark(db: Path, folder: Path, encoding: str) -> None:
     assert [(r["code"], r["line_first"]) for r in rows(db, "events")] == [("xid.79", 2001)]
 
 
-PACKERS = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zst": zstandard.ZstdCompressor().compress}
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "gz": gzip.compress,
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "zst": zstandard.ZstdCompressor().compress,
+}
 
 
 @pytest.mark.parametrize("kind", PACKERS)
@@ -193,8 +200,7 @@ def archive(**parts: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, zstandard.ZstdCompressor().compress], ids=["tar", "tar.gz", "tar.zst"])
-def test_archives(db: Path, folder: Path, pack: object) -> None:
-    assert callable(pack)
+def test_archives(db: Path, folder: Path, pack: Callable[[bytes], bytes]) -> None:
     parts = {"../../../up/kern.log": LOG, "qx-02/kern.log.gz": gzip.compress(LOG.replace(b"qx-01", b"qx-02")), "empty.log": b""}
     bundle = folder / "bundle"
     bundle.write_bytes(pack(archive(**parts)))
@@ -232,7 +238,7 @@ def test_pipes_and_sockets_are_passed_over(db: Path, folder: Path, monkeypatch: 
 
 @pytest.mark.parametrize("data", [LOG, gzip.compress(LOG), archive(**{"qx-01.log": LOG})], ids=["plain", "gz", "tar"])
 def test_standard_input(db: Path, monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(data))))  # type: ignore[type-var]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(data))))
     took(db, "-")
     assert codes(db) == ["xid.79"]
 

@@ -367,8 +367,9 @@ def test_a_command_that_cannot_be_is_refused_at_the_start(command: str) -> None:
 
 
 def test_more_lines_of_the_same_are_no_new_verdict() -> None:
-    verdict: dict[str, Any] = {"class": "T04", "symptom": 1, "manifestation": "none", "action": "isolate_now", "confidence": "probable", "summary": "3"}
-    data: dict[str, Any] = {"verdict": verdict, "suspects": [{"host": "a", "device": None, "role": "culprit", "score": 1}], "jobs": []}
+    verdict: dict[str, Any] = {"class": "T04", "symptom": 1, "manifestation": "none", "action": "none", "confidence": "probable"}
+    data: dict[str, Any] = {"verdict": verdict | {"summary": "3"}, "jobs": []}
+    data["suspects"] = [{"host": "a", "device": None, "role": "culprit", "score": 1}]
     again = {**data, "verdict": verdict | {"summary": "4"}}
     assert key_of(data) == key_of(again)
     assert key_of(data) != key_of({**data, "suspects": []})

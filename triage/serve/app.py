@@ -6,7 +6,7 @@ import base64
 import hashlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from urllib.parse import parse_qsl
 
@@ -24,7 +24,7 @@ from triage.faults import Fault
 from triage.rulebook import Rulebook
 from triage.serve import listing, thing
 from triage.serve.ask import Refused, asked
-from triage.serve.guard import COOKIE, CSP, Door, Guard, Names
+from triage.serve.guard import COOKIE, Door, Guard, Names
 from triage.serve.listing import Content
 from triage.serve.reader import Reader, TooLarge
 from triage.serve.thing import Missing
@@ -60,7 +60,7 @@ class Site:
     db: str
     book: Rulebook
     token: str | None = None
-    names: Names = Names()
+    names: Names = field(default_factory=Names)
 
 
 def build(site: Site) -> ASGIApp:
@@ -79,7 +79,7 @@ def build(site: Site) -> ASGIApp:
     if door is not None:
         routes.append(Route("/sign-in", _sign_in(door), methods=["GET", "POST"]))
     handlers = {HTTPException: _refused, Fault: _refused, Missing: _refused, duckdb.Error: _refused}
-    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)  # type: ignore[arg-type]
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
     app.router.redirect_slashes = False
     return Guard(app, site.names, door, _ask_for_token)
 
@@ -133,7 +133,9 @@ def _report(reader: Reader) -> Handler:
             raise Missing(f"no report of incident {name!r}: the analysis is older than the rules")
         data = answer(analysis, reader.book, Question(), rejects, chosen=decision)
         unread = Read([{**row, "digest": None} for row in read.sources], read.identities)
-        return HTMLResponse(html(report_of(analysis, decision, reader.book, data, unread)), headers={"Content-Security-Policy": _report_csp()})
+        return HTMLResponse(
+            html(report_of(analysis, decision, reader.book, data, unread)), headers={"Content-Security-Policy": _report_csp()}
+        )
 
     return handler
 
@@ -145,7 +147,9 @@ def _report_csp() -> str:
 
     texts = (text_of(name) for name in (LIBRARY, "page.js"))
     hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in texts)
-    return f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
 
 
 def _static(request: Request) -> Response:

@@ -14,8 +14,8 @@ from triage.faults import Fault
 from triage.moments import iso, micros, moment, parse_time
 
 ROWS, MOST_ROWS = 50, 200
-LONGEST, LONGEST_KEY = 200, 4096
-BEGINNING = datetime.min
+LONGEST = 4096
+BEGINNING = moment(parse_time("0001-01-01T00:00:00Z"))
 """Stands for no time: such rows come last."""
 
 
@@ -73,7 +73,7 @@ def asked(query: QueryParams, filters: Iterable[str] = ()) -> Asked:
             raise Refused(f"{name}: no such parameter here; known are {', '.join(known)}")
         if name in given:
             raise Refused(f"{name}: given twice")
-        if len(value) > (LONGEST_KEY if name == "after" else LONGEST) or "\0" in value:
+        if len(value) > LONGEST or "\0" in value:
             raise Refused(f"{name}: too long, or no text")
         given[name] = value
     return Asked({name: given.get(name, "").strip() or None for name in filters}, _rows(given.get("rows")), given.get("after") or None)

@@ -1,4 +1,4 @@
-"""What stands before every page: whom we answer (Host, token), what a browser may do with the answer, and one line instead of a traceback."""
+"""What stands before every page: whom we answer (Host, token), what a browser may do with the answer, a line instead of a traceback."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def incidents(reader: Reader, store: Store, query: QueryParams) -> Content:
 
 def hosts(reader: Reader, store: Store, query: QueryParams) -> Content:
     """By name."""
-    wanted = asked(query, ("rack", "leaf"))
+    wanted = asked(query, ("named", "rack", "leaf"))
     return "hosts", _cut(reader.rows(store, "hosts", **wanted.values), wanted, None, "host")
 
 
@@ -92,4 +92,4 @@ def search(reader: Reader, store: Store, query: QueryParams) -> Content:
     text = asked(query, ("q",)).filters["q"]
     kinds = ("hosts", "jobs", "codes", "incidents")
     found = {kind: reader.rows(store, f"find_{kind}", text=text) if text else [] for kind in kinds}
-    return "search", {"text": text, "found": found, "none": not any(found.values())}
+    return "search", {"text": text, "found": found, "nothing": not any(found.values())}

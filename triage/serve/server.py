@@ -25,7 +25,9 @@ def token_of(path: str) -> str:
         raise InputFault(path, "cannot be read", "name a text file that holds the token") from error
     token = text.strip().split("\n", 1)[0].strip()
     if len(token) < SHORTEST or not token.isascii() or not token.isprintable() or " " in token:
-        raise InputFault(path, f"holds no token of {SHORTEST} or more characters without spaces", f"make one: openssl rand -hex 24 > {path}")
+        raise InputFault(
+            path, f"holds no token of {SHORTEST} or more characters without spaces", f"make one: openssl rand -hex 24 > {path}"
+        )
     if mode & 0o022:
         raise InputFault(path, "can be changed by others", f"chmod 600 {path}")
     if mode & 0o044:
@@ -46,6 +48,7 @@ def bound(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host.strip("[]"), port))
+        listener.listen()
     except (OSError, OverflowError) as error:
         listener.close()
         raise Fault(f"{host}:{port} cannot be bound ({getattr(error, 'strerror', None) or 'no such address'}); try --port") from error
@@ -70,9 +73,16 @@ def run(db: str, book: Rulebook, host: str, port: int, token_file: str | None, n
     listener = bound(host, port)
     app = build(Site(db, book, token, names_of(host, names)))
     config = uvicorn.Config(
-        app, log_level="error", access_log=False, server_header=False, proxy_headers=False, limit_concurrency=MOST_AT_ONCE, timeout_keep_alive=5,
-        timeout_graceful_shutdown=3, ws="none", lifespan="on",
-    )  # fmt: skip
+        app,
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=MOST_AT_ONCE,
+        timeout_keep_alive=5,
+        timeout_graceful_shutdown=3,
+        ws="none",
+    )
     shown = f"[{host}]" if ":" in host else host
     print(f"http://{shown}:{listener.getsockname()[1]}/  read-only; Ctrl-C ends it", flush=True)
     if not is_loopback(host):

@@ -51,10 +51,14 @@ def incident(reader: Reader, store: Store, name: str) -> Content:
         "seen": len(evidence),
         "evidence_count": reader.rows(store, "evidence_count", incident=name)[0]["n"],
         "chart": lanes(evidence, start, found["end"]),
-        "attempts": [row for row in reader.rows(store, "job", job=found["job_id"]) if row["attempt"] == found["attempt"]] if found["job_id"] else [],
+        "attempts": [row for row in _attempts(reader, store, found["job_id"]) if row["attempt"] == found["attempt"]],
         "spares": reader.rows(store, "spares", incident=name),
         "earlier": reader.rows(store, "earlier", incident=name, hosts=hosts, start=start) if hosts and start else [],
     }  # fmt: skip
+
+
+def _attempts(reader: Reader, store: Store, job_id: str | None) -> list[dict[str, Any]]:
+    return reader.rows(store, "job", job=job_id) if job_id else []
 
 
 def folded(evidence: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from triage.causality import STAGES
 from triage.escape import cell, clean
@@ -31,9 +31,8 @@ NAV = (
     ("/codes", "Codes"),
     ("/sources", "Sources"),
 )
-LETTERS = {
-    "root": "R", "cascade": "c", "precursor": "p", "operator": "O", "symptom": "s", "outcome": "o", "teardown": "t", "fact": "f", "recovery": "r",
-}  # fmt: skip
+LETTERS = {part: part[0] for part in ("root", "cascade", "precursor", "operator", "symptom", "outcome", "teardown", "fact", "recovery")}
+LETTERS |= {"root": "R", "operator": "O"}
 MOST_LANES, LANE, LEFT, WIDE = 14, 26, 170, 1000
 
 
@@ -47,9 +46,24 @@ def text_of(name: str) -> str:
 @cache
 def environment() -> Environment:
     """Autoescape for everything; whatever is printed is also rid of control characters."""
-    made = Environment(loader=FunctionLoader(text_of), autoescape=True, undefined=StrictUndefined, finalize=_final, trim_blocks=True, lstrip_blocks=True)
-    made.filters |= {"cell": lambda text: "" if text is None else cell(text), "words": _words, "stamp": stamp, "day": day, "since": since, "number": number, "shell": quoted}
-    made.globals |= {"link": link, "query": query, "known_role": lambda role: role if role in (*STAGES, "culprit", "suspect", "victim") else "unknown"}
+    made = Environment(
+        loader=FunctionLoader(text_of), autoescape=True, undefined=StrictUndefined, finalize=_final, trim_blocks=True, lstrip_blocks=True
+    )
+    made.filters |= {
+        "cell": lambda text: "" if text is None else cell(text),
+        "words": _words,
+        "stamp": stamp,
+        "day": day,
+        "since": since,
+        "number": number,
+        "shell": quoted,
+        "whole": escape,
+    }
+    made.globals |= {
+        "link": link,
+        "query": query,
+        "known_role": lambda role: role if role in (*STAGES, "culprit", "suspect", "victim") else "unknown",
+    }
     made.globals |= {"nav": NAV, "since": since}
     return made
 
@@ -94,17 +108,17 @@ def quoted(text: object) -> str:
     return shlex.quote(str(text))
 
 
-def link(kind: str, name: object) -> str:
-    """The one address of a thing; whatever its name holds stays one part of the path."""
+def link(kind: str, name: object) -> Markup:
+    """The one address of a thing; whatever its name holds stays one part of the path, and no part of it is cut."""
     if kind not in KINDS:
         raise ValueError(kind)
-    return f"/{kind}/{quote(str(name), safe='')}"
+    return escape(f"/{kind}/{quote(str(name), safe='')}")
 
 
-def query(path: str, **values: object) -> str:
+def query(path: str, **values: object) -> Markup:
     """A list with filters."""
     given = {name.rstrip("_"): str(value) for name, value in values.items() if value is not None}
-    return f"{path}?{urlencode(given)}" if given else path
+    return escape(f"{path}?{urlencode(given)}" if given else path)
 
 
 def bars(rows: Sequence[Mapping[str, Any]], until: datetime | None, days: int = 60) -> dict[str, Any] | None:
@@ -119,7 +133,13 @@ def bars(rows: Sequence[Mapping[str, Any]], until: datetime | None, days: int = 
         return None
     width = WIDE / days
     drawn = [
-        {"x": round(n * width + 1, 1), "width": round(width - 2, 1), "height": round(max(3, 80 * counts[d] / most), 1), "day": d.isoformat(), "n": counts[d]}
+        {
+            "x": round(n * width + 1, 1),
+            "width": round(width - 2, 1),
+            "height": round(max(3, 80 * counts[d] / most), 1),
+            "day": d.isoformat(),
+            "n": counts[d],
+        }
         for n, d in enumerate(dates)
         if counts.get(d)
     ]
@@ -139,7 +159,8 @@ def lanes(evidence: Sequence[Mapping[str, Any]], start: datetime | None, end: da
     whole = max((high - low).total_seconds(), 1.0)
 
     def place(when: datetime) -> float:
-        return round(LEFT + 14 + (WIDE - LEFT - 28) * (when - low).total_seconds() / whole, 1)
+        share: float = (when - low).total_seconds() / whole
+        return round(LEFT + 14 + (WIDE - LEFT - 28) * share, 1)
 
     shown = {host: n for n, host in enumerate(hosts[:MOST_LANES])}
     marks = [_mark(row, place(row["first"]), shown[row["host"] or "no host"]) for row in timed if (row["host"] or "no host") in shown]
@@ -157,4 +178,12 @@ def lanes(evidence: Sequence[Mapping[str, Any]], start: datetime | None, end: da
 
 def _mark(row: Mapping[str, Any], x: float, lane: int) -> dict[str, Any]:
     part = row["part"] if row["part"] in LETTERS else "fact"
-    return {"x": x, "y": lane * LANE + LANE / 2, "part": part, "letter": LETTERS[part], "code": row["code"], "at": row["first"], "id": row["burst_id"]}
+    return {
+        "x": x,
+        "y": lane * LANE + LANE / 2,
+        "part": part,
+        "letter": LETTERS[part],
+        "code": row["code"],
+        "at": row["first"],
+        "id": row["burst_id"],
+    }
