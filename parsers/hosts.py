@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 
-import hostlist  # type: ignore[import-untyped]
+import hostlist
 
 LIMIT = 100_000
 # Not names: the tools' own ways to say that there is no list.

@@ -101,7 +101,7 @@ def told(row: dict[str, Any]) -> dict[str, Any]:
 
 def rewrite(path: Path, rows: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> None:
     """Rows that agree stay as they are; new ones get every key that says something."""
-    kept = [next((want for want in wanted if fits(row, want)), None) or told(row) for row in rows]
+    kept = [next((want for want in wanted if fits(row, want)), {}) or told(row) for row in rows]
     path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in kept), encoding="utf-8")
 
 

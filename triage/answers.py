@@ -246,7 +246,10 @@ def alternatives(decision: Decision, book: Rulebook) -> list[dict[str, str]]:
         ]
     killed = [b for b in finding.incident.own if b.signal == 9 and b.code in ("torch.rank_exit", "slurm.task_exit")]
     if finding.class_id == "T24" and finding.root is None and killed and not finding.lost:
-        rows += [{"class": "T18", "why": "the kernel or a memory cgroup killed the process"}, {"class": "T20", "why": "somebody or the program itself sent SIGKILL"}]
+        rows += [
+            {"class": "T18", "why": "the kernel or a memory cgroup killed the process"},
+            {"class": "T20", "why": "somebody or the program itself sent SIGKILL"},
+        ]
     elif finding.class_id == "T24" and finding.root is None:
         rows += [
             {"class": "T15", "why": "host crash or reboot"},

@@ -179,7 +179,8 @@ def _screen(answer: Answer) -> str:
     notes = [f"Skipped {len(skipped)} file(s): " + "; ".join(f"{p}: {r}" for p, r in skipped[:3])] if skipped else []
     if answer.data["rejects"]:
         notes.append(
-            f"{answer.data['rejects']} line(s) carry a needle and were not understood: triage ingest PATH --db F, then triage sql 'select * from rejects'"
+            f"{answer.data['rejects']} line(s) carry a needle and were not understood: "
+            "triage ingest PATH --db F, then triage sql 'select * from rejects'"
         )
     return "\n".join([now_screen(answer.data, titles, sentence), *notes])
 
@@ -235,7 +236,8 @@ def _ingest_screen(data: Mapping[str, Any]) -> str:
     ]
     lines = [_table(rows, columns, "nothing new")]
     lines.append(
-        f"{len(data['sources'])} file(s) read, {data['unchanged']} unchanged, {data['events']} events, {data['rejects']} rejects, {data['seconds']:.1f} s -> {data['db']}"
+        f"{len(data['sources'])} file(s) read, {data['unchanged']} unchanged, {data['events']} events, "
+        f"{data['rejects']} rejects, {data['seconds']:.1f} s -> {data['db']}"
     )
     lines += [f"skipped {safe(s['path'])}: {safe(s['reason'])}" for s in data["skipped"]]
     return "\n".join(lines)
@@ -484,7 +486,8 @@ def rules_check(
         "rules": len(book.rules),
         "digest": book.digest,
     }
-    words = f"{len(book.rules)} decision rows, {len(book.signatures)} signatures, {len(book.classes)} classes: no fault (rulebook {book.digest})"
+    counts = f"{len(book.rules)} decision rows, {len(book.signatures)} signatures, {len(book.classes)} classes"
+    words = f"{counts}: no fault (rulebook {book.digest})"
     _emit(data, form, lambda: "\n".join(str(f) for f in faults) if faults else words)
     if faults:
         raise typer.Exit(2)

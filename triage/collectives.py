@@ -201,7 +201,8 @@ def _unfinished(dumps: Sequence[Dump]) -> dict[int, tuple[float, str, str]]:
         for rank, completed in done.items():
             stuck = [e for e in by_rank[rank].pending if e.grp == name and e.seq <= best and not _P2P.search(e.op)]
             if stuck and completed is not None:
-                note = f"entered {stuck[0].op} {stuck[0].seq} of group {_label(name)}, which peers completed (they are at {best}), and did not complete it"
+                what = f"{stuck[0].op} {stuck[0].seq} of group {_label(name)}"
+                note = f"entered {what}, which peers completed (they are at {best}), and did not complete it"
                 found[rank] = max(found.get(rank, (0.0, "", "")), (4.0, note, "hardware_fault"))
     return found
 
@@ -301,7 +302,8 @@ def stragglers(dumps: Sequence[Dump], late_s: float) -> list[Blame]:
         typical = {name: median(values) for name, values in groups.items() if len(values) >= 2}
         if typical and min(typical.values()) >= late_s:
             worst = min(typical, key=lambda n: typical[n])
-            why = f"enters its collectives {typical[worst]:.1f} s after its peers, in {len(typical)} group(s), {sum(map(len, groups.values()))} times"
+            times = sum(map(len, groups.values()))
+            why = f"enters its collectives {typical[worst]:.1f} s after its peers, in {len(typical)} group(s), {times} times"
             found.append(Blame(rank, hosts.get(rank), typical[worst], why, "straggler", next(d.source_id for d in dumps if d.rank == rank)))
     return sorted(found, key=lambda b: (-b.score, b.rank))
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from triage.decisions import Decision
     from triage.ingest import Report
     from triage.pipeline import Analysis
+    from triage.reports import Read
     from triage.rulebook import Rulebook
 
 Progress = Callable[[str, int], None]

@@ -143,9 +143,9 @@ def _derived(finding: Finding, history: History) -> list[dict[str, Any]]:
             source = blame.source_id or next((b.source_id for b in finding.incident.own), "")
             rows.append(_entry(history, source, 1, None, f"rank {blame.rank}: {blame.why}", "symptom", "flight.dump", blame.host))
     for blame in finding.silent if finding.root is None and finding.class_id == "T13" and finding.hang is None else ():
-        source = next((b for b in finding.incident.own if b.code == "nccl.timeout"), None)
-        if source is not None:
-            rows.append(_entry(history, source.source_id, source.line, None, f"rank {blame.rank}: {blame.why}", "symptom", source.code))
+        shown = next((b for b in finding.incident.own if b.code == "nccl.timeout"), None)
+        if shown is not None:
+            rows.append(_entry(history, shown.source_id, shown.line, None, f"rank {blame.rank}: {blame.why}", "symptom", shown.code))
     if finding.class_id == "T22":
         for late in finding.stragglers[:3]:
             rows.append(
@@ -174,7 +174,8 @@ def _entry(
     history: History, source: str, line: int, ts: int | None, text: str, role: str, code: str, host: str | None = None
 ) -> dict[str, Any]:
     return {
-        "source": history.where(source), "line": line, "ts": iso(ts), "about": iso(ts), "host": host, "text": text, "role": role, "code": code,
+        "source": history.where(source), "line": line, "ts": iso(ts), "about": iso(ts), "host": host,
+        "text": text, "role": role, "code": code,
         "count": 1, "hosts": int(host is not None), "ranks": 0,
     }  # fmt: skip
 

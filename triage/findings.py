@@ -459,8 +459,8 @@ def _placed(burst: Burst, finding: Finding, history: History) -> tuple[str | Non
     if attempt is None:
         return host, device, rank
     if host is None and rank is not None:
-        told = (b.host for b in finding.incident.own if b.rank == rank and b.host and b.code not in ("slurm.task_exit", "nccl.remote_error"))
-        host = next(told, None)
+        own = [b for b in finding.incident.own if b.rank == rank and b.code not in ("slurm.task_exit", "nccl.remote_error")]
+        host = next((b.host for b in own if b.host), None)
     if host is None and (known := history.rank_host(attempt, rank)):
         host, device = known.host, device or known.device
         if known.host:
@@ -599,7 +599,8 @@ def span_note(finding: Finding) -> str:
     change = finding.change
     if change is None:
         return ""
-    return f"steps take {change.share:.1%} longer from step {change.step.seq} on ({change.before_s:.2f} s before, {change.after_s:.2f} s after)"
+    seconds = f"{change.before_s:.2f} s before, {change.after_s:.2f} s after"
+    return f"steps take {change.share:.1%} longer from step {change.step.seq} on ({seconds})"
 
 
 __all__ = ["DAY", "Finding", "Suspect", "examine", "on_start", "span", "span_note", "strikes", "timing"]

@@ -23,7 +23,8 @@ def lemons_screen(data: Mapping[str, Any]) -> str:
     rows = [
         {
             "rank": h["rank"], "host": h["host"], "mark": "LEMON" if h["lemon"] else "", "score": f"{h['score']:.1f}x",
-            "rate": f"{h['rate']:.3f} [{h['interval'][0]:.3f}, {h['interval'][1]:.3f}]", "strikes": h["strikes"], "next": h["next"], "why": (h["why"] or [""])[0],
+            "rate": f"{h['rate']:.3f} [{h['interval'][0]:.3f}, {h['interval'][1]:.3f}]", "strikes": h["strikes"],
+            "next": h["next"], "why": (h["why"] or [""])[0],
         }
         for h in shown
     ]  # fmt: skip
@@ -116,7 +117,8 @@ def spares_screen(data: Mapping[str, Any]) -> str:
     if needed:
         inputs = needed[0]["inputs"]
         lines.append(
-            f"{inputs['hosts']} hosts, {inputs['rate_per_1000_host_days']:.3g} failures per 1,000 host-days, back after {span(inputs['recovery_s'])}:"
+            f"{inputs['hosts']} hosts, {inputs['rate_per_1000_host_days']:.3g} failures per 1,000 host-days, "
+            f"back after {span(inputs['recovery_s'])}:"
         )
         lines.append(
             table(

@@ -113,8 +113,8 @@ def _own_host(owner: Owner, source: SourceView, known: set[str]) -> None:
         if name in known or fold(name) in known:
             owner.host, owner.host_from = fold(name), how
             return
-    if name := _named_in(stem, known):
-        owner.host, owner.host_from = name, "name"
+    if inside := _named_in(stem, known):
+        owner.host, owner.host_from = inside, "name"
         return
     stem = _trimmed(stem)
     if stem.lower() not in GENERIC and plausible(stem) and any(c.isdigit() for c in stem):
@@ -202,7 +202,9 @@ TWIN_S = 0.5
 SAME_BOOT = 3 * 1_000_000
 
 
-def anchored(waiting: Iterable[Mapping[str, Any]], anchors: Iterable[Mapping[str, Any]], boots: Mapping[str, Sequence[int]]) -> list[tuple[str, int, str]]:
+def anchored(
+    waiting: Iterable[Mapping[str, Any]], anchors: Iterable[Mapping[str, Any]], boots: Mapping[str, Sequence[int]]
+) -> list[tuple[str, int, str]]:
     """(event id, time, how) for events that carry only seconds since boot.
 
     anchors  events with both clocks; the same file's clock line comes first, then the same line read elsewhere, then the only boot known
@@ -223,7 +225,9 @@ def anchored(waiting: Iterable[Mapping[str, Any]], anchors: Iterable[Mapping[str
     return found
 
 
-def boot_starts(found: Iterable[tuple[str, int, str]], waiting: Iterable[Mapping[str, Any]], anchors: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+def boot_starts(
+    found: Iterable[tuple[str, int, str]], waiting: Iterable[Mapping[str, Any]], anchors: Iterable[Mapping[str, Any]]
+) -> dict[str, int]:
     """Source -> wall time of boot in microseconds, for sources whose seconds since boot could be tied to it."""
     rows = {r["event_id"]: r for r in waiting}
     starts = {r["source_id"]: r["ts"] - round(r["boot_s"] * 1e6) for r in anchors}

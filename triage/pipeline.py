@@ -85,7 +85,7 @@ def _anchor(store: Store) -> None:
     found = identity.anchored(store.rows("unanchored"), anchors, boots)
     starts = identity.boot_starts(found, store.rows("unanchored"), anchors)
     spans = [
-        (r["source_id"], moment(starts[r["source_id"]] + round(r["boot_first"] * 1e6)), moment(starts[r["source_id"]] + round(r["boot_last"] * 1e6)))
+        (r["source_id"], *(moment(starts[r["source_id"]] + round(r[end] * 1e6)) for end in ("boot_first", "boot_last")))
         for r in store.rows("boot_spans")
         if r["source_id"] in starts
     ]

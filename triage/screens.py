@@ -177,7 +177,8 @@ def _missing(answer: Mapping[str, Any]) -> list[str]:
 def _rest(answer: Mapping[str, Any], size: int) -> list[str]:
     others = answer["others"]
     lines = [
-        f"{_when(o['start'])} {o['class']} {('job ' + safe(o['job_id'])) if o.get('job_id') else ''} {safe(', '.join(o['hosts'][:2]))} -> {o['action'].replace('_', ' ')}"
+        f"{_when(o['start'])} {o['class']} {('job ' + safe(o['job_id'])) if o.get('job_id') else ''} "
+        f"{safe(', '.join(o['hosts'][:2]))} -> {o['action'].replace('_', ' ')}"
         for o in others[:OTHER_LINES]
     ]
     if len(others) > OTHER_LINES:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Self
 import duckdb
 
 from triage.faults import Fault
-from triage.statements import PARTS, QUERIES
 from triage.schema import RAW, TABLES, TIME, VERSION, Table
+from triage.statements import PARTS, QUERIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +51,8 @@ VIEWS = (
             CASE WHEN bool_or(code = 'slurm.node_fail') THEN 'NODE_FAIL'
                 WHEN bool_or(code = 'slurm.job_killed' AND lower(coalesce(state, '')) LIKE '%time%') THEN 'TIMEOUT'
                 WHEN bool_or(code = 'slurm.job_killed' AND lower(coalesce(state, '')) LIKE '%preempt%') THEN 'PREEMPTED'
-                WHEN bool_or(code IN ('torch.rank_exit', 'torch.exception', 'torch.cuda_ecc', 'torch.cuda_oom', 'torch.cuda_fault', 'nccl.timeout',
+                WHEN bool_or(code IN ('torch.rank_exit', 'torch.exception', 'torch.cuda_ecc', 'torch.cuda_oom', 'torch.cuda_fault',
+                    'program.not_found', 'nccl.timeout',
                     'nccl.remote_error', 'nccl.system_error', 'nccl.ib_error', 'torch.worker_killed', 'slurm.task_exit')) THEN 'FAILED'
                 WHEN bool_or(code = 'slurm.job_killed') THEN 'CANCELLED' END AS ended
         FROM events GROUP BY source_id) e USING (source_id)
@@ -67,7 +68,8 @@ VIEWS = (
 )
 
 OWNERSHIP = (
-    "UPDATE sources SET host = o.host, host_from = o.host_from, job_id = o.job_id, job_from = o.job_from FROM owners o WHERE sources.source_id = o.source_id",
+    """UPDATE sources SET host = o.host, host_from = o.host_from, job_id = o.job_id, job_from = o.job_from FROM owners o
+        WHERE sources.source_id = o.source_id""",
     """UPDATE events SET host = o.host, host_from = o.host_from FROM owners o WHERE events.source_id = o.source_id
         AND (events.host IS NULL OR events.host_from <> 'line')
         AND (events.family <> 'scheduler' OR events.code = 'slurm.launch_failed')""",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hostlist  # type: ignore[import-untyped]
+import hostlist
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
