@@ -20,8 +20,10 @@ _TRAINING = re.compile(
     r"reduce_?scatter|isend|irecv|send_|recv_|barrier|broadcast|forward|backward",
     re.IGNORECASE,
 )
-# an idle helper: waits in the interpreter's own code and nowhere else
-_IDLE = re.compile(r"(?:[\w<>.]{1,80} \((?:threading|queue|selectors|socket|thread|connection|_base|socketserver)\.py:\d{1,7}\)(?: < |$))+")
+# wait (threading.py:320): of an idle helper every frame is of the interpreter's own code
+_OWN = re.compile(r"[\w<>.]{1,80} \((?:threading|queue|selectors|socket|thread|connection|_base|socketserver)\.py:\d{1,7}\)")
+# get (queues.py:113) < _worker_loop (worker.py:318) | sleep (api.py:1) < _invoke_run (api.py:870)
+_HELPERS = (("worker", "_worker_loop ("), ("launcher", "_invoke_run ("))
 _LINE = re.compile(r":\d{1,7}\)")
 
 
@@ -64,7 +66,9 @@ def examine_stacks(
     odd: Counter[Place] = Counter()
     last: dict[Place, tuple[Stack, int, int]] = {}
     for stacks in rounds:
-        for place, found in _outliers(stacks).items():
+        kinds = {place: _kind(stack) for place, stack in stacks.items()}
+        alike = [{p: stacks[p] for p, k in kinds.items() if k == kind} for kind in sorted(set(kinds.values()))]
+        for place, found in (item for part in alike for item in _outliers(part).items()):
             odd[place] += 1
             last[place] = found
     seen = Counter(place for stacks in rounds for place in stacks)
@@ -98,7 +102,12 @@ def is_training(thread: str | None, doing: str | None, state: str) -> bool:
     """Whether a thread does the job's work: the main one, the current one, or one in frames of training; not an idle helper."""
     if thread == "MainThread" or doing == "current":
         return True
-    return bool(_TRAINING.search(state[:4000])) and not _IDLE.fullmatch(state[:4000])
+    return bool(_TRAINING.search(state[:4000])) and not all(_OWN.fullmatch(frame) for frame in state[:4000].split(" < "))
+
+
+def _kind(stack: Stack) -> str:
+    """Ranks are set against ranks, data loader's workers and launchers among themselves."""
+    return next((kind for kind, frame in _HELPERS if any(frame in thread for thread in stack)), "rank")
 
 
 def _outliers(stacks: Mapping[Place, Stack]) -> dict[Place, tuple[Stack, int, int]]:

@@ -61,7 +61,9 @@ def readings(
 
     source_rows  rows of `sources`, coverage  rows of `coverage`; their times in microseconds or as datetimes
     """
-    rows = {r["source_id"]: {**r, "first": micros(r["first_ts"]), "last": micros(r["last_ts"])} for r in source_rows}
+    documents = _documents()
+    texts = (r for r in source_rows if documents.isdisjoint(r["dialects"] or ()))
+    rows = {r["source_id"]: {**r, "first": micros(r["first_ts"]), "last": micros(r["last_ts"])} for r in texts}
     kernels = {(c["source_id"], c["host"]) for c in coverage if c["family"] == "kernel" and c["source_id"] in rows}
     found = _of_run(incident.attempt, incident.hosts, (incident.low, incident.high), rows, kernels)
     outputs = {r.source_id for r in found if r.kind == "output"}  # requeued attempts may share one
@@ -69,6 +71,19 @@ def readings(
         alike = _of_run(run, run.hosts, (run.start, run.end), rows, kernels)
         found += [replace(r, healthy=True) for r in alike if r.source_id not in outputs]
     return found
+
+
+def _documents() -> set[str]:
+    """Names of dialects whose files are no lines of text."""
+    from parsers import DIALECTS
+    from parsers.contract import DocumentDialect
+
+    return {d.name for d in DIALECTS if isinstance(d, DocumentDialect)}
+
+
+def claimed_of(rows: Iterable[Mapping[str, Any]]) -> set[tuple[str, int]]:
+    """(source_id, line) of every line of the given rows of `events`."""
+    return {(r["source_id"], n) for r in rows for n in range(r["line_first"], max(r["line_first"], r["line_last"] or 0) + 1)}
 
 
 def _healthy_runs(attempt: Attempt | None, attempts: Sequence[Attempt]) -> list[Attempt]:

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 SIMILARITY, DEPTH = 0.8, 5
 MOST_KINDS, MERGE_AT = 200_000, 400_000
-MOST_DRAINED = 4000  # Drain compares a line with every template of its length and first words
+MOST_DRAINED = 1500  # Drain compares a line with every template of its length and first words
 MOST_ROWS, MOST_HOSTS, MOST_EVIDENCE = 50, 16, 5
 EVIDENCE_FROM = 0.5
-WEIGHTS = {"only_here": 0.35, "new_since_healthy": 0.3, "outlier_host": 0.2, "odd_iteration": 0.15}
-TROUBLE_WEIGHT = 0.3
+WEIGHTS = {"only_here": 0.35, "new_since_healthy": 0.3, "outlier_host": 0.1, "odd_iteration": 0.15}
+TROUBLE_WEIGHT = 0.4
 TROUBLE = (
     r"(?i)error|fail|fatal|panic|abort|crash|timed? ?out|corrupt|exception|cannot|can't|could not|unable|denied|refused|lost\b|critical|"
     r"fault\b|hung\b|stuck|unreachable|broken|invalid|no such|not found|not respond|killed|dead\b|reset\b|exceed|degraded|mismatch|"
@@ -147,7 +147,7 @@ class Tally:
 
         text, probe = pl.col("text"), frame.head(_PROBE)
         named = pl.lit(reading.host, dtype=pl.String)
-        if reading.host is None:
+        if reading.host is None and self.span.hosts:
             for pattern in (_LED_HOST, _STAMPED_HOST):
                 if _shows(probe, pattern):
                     found = text.str.extract(pattern).str.split(".").list.first()
@@ -258,7 +258,7 @@ def _drain() -> Drain:
 
 
 def _leading(known: pl.DataFrame, healthy: bool) -> list[str]:
-    """At most 4,000 masked lines, those of trouble and the most frequent first; of the new ones those that no healthy run has as they are.
+    """At most 1,500 masked lines, those of trouble and the most frequent first; of the new ones those that no healthy run has as they are.
 
     Each is led by a mark, so that lines of trouble never share a template with calm ones.
     """

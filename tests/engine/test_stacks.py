@@ -64,6 +64,15 @@ def test_processes_without_a_rank() -> None:
     assert [(b.host, b.rank) for b in examine_stacks(rows)] == [("n2", None)]
 
 
+def test_workers_of_the_loader_are_no_peers_of_ranks() -> None:
+    idle = "poll (connection.py:257) < get (queues.py:113) < _worker_loop (worker.py:318) < run (process.py:108)"
+    workers = [stack(None, idle, "n1", pid=p, source_id="w") for p in range(100, 132)]
+    ranks = [stack(rank, SYNC, "n1", pid=rank) for rank in range(7)]
+    assert examine_stacks([*workers, *ranks]) == []
+    odd = stack(7, RECV, "n1", pid=7)
+    assert [b.rank for b in examine_stacks([*workers, *ranks, odd])] == [7]
+
+
 def test_two_large_groups_are_both_healthy() -> None:
     assert examine_stacks([stack(r, SYNC if r % 2 else RECV) for r in range(8)]) == []
 

@@ -126,11 +126,13 @@ def test_readings_of_an_incident_and_of_its_healthy_runs() -> None:
     incident = Incident("job-7-0", "job", at("10:50:00"), at("11:00:00"), at("09:50:00"), at("11:15:00"), run, ["n1"])
 
     def source(name: str, job: str | None, host: str | None, first: str, last: str) -> dict[str, Any]:
-        return {"source_id": name, "path": name, "job_id": job, "host": host, "first_ts": at(first), "last_ts": at(last), "lines": 9}
+        place = {"source_id": name, "path": name, "job_id": job, "host": host, "lines": 9, "dialects": ["flight"] if name == "dump" else []}
+        return place | {"first_ts": at(first), "last_ts": at(last)}
 
     rows = [
         source("out7", "7", None, "10:00:00", "11:00:00"), source("out6", "6", None, "08:00:00", "09:00:00"),
         source("out5", "5", None, "08:00:00", "09:00:00"), source("k1", None, "n1", "00:00:00", "23:00:00"),
+        source("dump", "7", None, "10:00:00", "11:00:00"),
         source("k2", None, "n2", "00:00:00", "23:00:00"), source("old", None, "n1", "01:00:00", "02:00:00"),
     ]  # fmt: skip
     coverage = [{"source_id": s, "host": h, "family": "kernel"} for s, h in (("k1", "n1"), ("k2", "n2"), ("old", "n1"))]
@@ -139,6 +141,11 @@ def test_readings_of_an_incident_and_of_its_healthy_runs() -> None:
         ("out7", "output", False), ("k1", "kernel", False), ("out6", "output", True), ("k2", "kernel", True),
     ]  # fmt: skip
     assert (found[1].low, found[1].high) == (at("09:50:00"), at("11:15:00"))
+
+
+def test_claimed_lines_of_events() -> None:
+    rows = [{"source_id": "s", "line_first": 3, "line_last": 5}, {"source_id": "s", "line_first": 9, "line_last": None}]
+    assert reread.claimed_of(rows) == {("s", 3), ("s", 4), ("s", 5), ("s", 9)}
 
 
 def frame(*lines: str) -> pl.DataFrame:

@@ -7,9 +7,6 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("starlette")
-
 from starlette.testclient import TestClient
 
 from triage import desk

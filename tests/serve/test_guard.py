@@ -181,6 +181,19 @@ def test_a_failing_page_shows_no_traceback(tmp_path: Path, book: Rulebook, visit
     assert len(re.findall(r'role="alert">[^<\n]+<', answer.text)) == 1
 
 
+def test_a_fault_of_ours_is_one_line_too(
+    small: Path, book: Rulebook, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], visit: Visit
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("secret of the log")
+
+    monkeypatch.setattr(Reader, "rows", broken)
+    answer = visit(small).get("/hosts")
+    assert answer.status_code == 500 and "secret" not in answer.text and 'role="alert"' in answer.text
+    assert set(map(str.lower, HEADERS)) <= set(answer.headers)
+    assert capsys.readouterr().err == "triage serve: a page failed: RuntimeError\n"
+
+
 def test_a_stale_analysis_is_said(tmp_path: Path, book: Rulebook, visit: Visit) -> None:
     db = seed(tmp_path, book)
     client = visit(db)

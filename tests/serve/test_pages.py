@@ -12,7 +12,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from tests.serve.conftest import EVIL, Visit, seed
+from triage.answers import Question, answer
 from triage.moments import moment, parse_time
+from triage.pipeline import judge, load
 from triage.rulebook import Rulebook
 from triage.serve.app import LISTS
 from triage.serve.view import NAV, bars, lanes, link
@@ -53,10 +55,10 @@ def crawl(client: TestClient) -> Iterator[tuple[str, str]]:
         if address in seen:
             continue
         seen.add(address)
-        answer = client.get(address)
-        assert answer.status_code == 200, f"{address}: {answer.status_code} {answer.text[:400]}"
-        yield address, answer.text
-        open_pages += [] if address.startswith("/reports/") else inside(answer.text)
+        answered = client.get(address)
+        assert answered.status_code == 200, f"{address}: {answered.status_code} {answered.text[:400]}"
+        yield address, answered.text
+        open_pages += [] if address.startswith("/reports/") else inside(answered.text)
 
 
 def test_every_page_is_reached_by_links_and_answers(small: Path, visit: Visit) -> None:
@@ -97,6 +99,17 @@ def test_the_incident_page_agrees_with_the_report(small: Path, visit: Visit) -> 
     assert "the file was not read again" in report.text
 
 
+def test_the_incident_page_offers_the_commands_of_the_answer(small: Path, visit: Visit, book: Rulebook) -> None:
+    client = visit(small)
+    with Store(str(small), write=False) as store:
+        history = load(store, book)
+    analysis = judge(history, book)
+    for decision in analysis.decisions:
+        text = client.get(link("incidents", decision.finding.incident.incident_id)).text
+        wanted = [c["command"] for c in answer(analysis, book, Question(), 0, chosen=decision)["commands"]]
+        assert [unescape(c) for c in re.findall(r'<pre class="said">(.*?)</pre>', text)] == wanted
+
+
 def test_search_finds_hosts_jobs_codes_and_incidents(small: Path, visit: Visit) -> None:
     client = visit(small)
     assert 'href="/hosts/tau-08"' in client.get("/search?q=TAU").text
@@ -127,9 +140,9 @@ def test_lists_go_on_where_they_stopped(small: Path, visit: Visit) -> None:
     "path", ["/nothing", "/hosts/nobody", "/jobs/0", "/incidents/none", "/bursts/none", "/codes/none", "/reports/none", "/static/x"]
 )
 def test_what_is_not_there_is_a_page_with_a_way_back(small: Path, visit: Visit, path: str) -> None:
-    answer = visit(small).get(path)
-    assert answer.status_code == 404
-    assert len(re.findall(r'role="alert">[^<\n]+<', answer.text)) == 1 and 'href="/"' in answer.text
+    answered = visit(small).get(path)
+    assert answered.status_code == 404
+    assert len(re.findall(r'role="alert">[^<\n]+<', answered.text)) == 1 and 'href="/"' in answered.text
 
 
 @pytest.mark.parametrize(
@@ -143,9 +156,9 @@ def test_what_is_not_there_is_a_page_with_a_way_back(small: Path, visit: Visit, 
     ],
 )  # fmt: skip
 def test_a_bad_parameter_is_one_line(small: Path, visit: Visit, address: str) -> None:
-    answer = visit(small).get(address)
-    assert answer.status_code == 400
-    assert len(re.findall(r'role="alert">[^<\n]+<', answer.text)) == 1
+    answered = visit(small).get(address)
+    assert answered.status_code == 400
+    assert len(re.findall(r'role="alert">[^<\n]+<', answered.text)) == 1
 
 
 @pytest.mark.parametrize(
@@ -217,16 +230,16 @@ def test_hostile_texts_are_shown_as_text(hostile: Path, visit: Visit) -> None:
         "code",
     }
     for address in addresses:
-        answer = client.get(address)
+        answered = client.get(address)
         is_report = address.startswith("/reports/")
-        assert answer.status_code == (404 if is_report or (address.startswith("/codes/x") and len(address) < 20) else 200), address
-        found = tags(answer.text)
+        assert answered.status_code == (404 if is_report or (address.startswith("/codes/x") and len(address) < 20) else 200), address
+        found = tags(answered.text)
         assert {tag for tag, _ in found} <= calm | {"figure", "svg", "circle", "g", "text", "a", "pre", "nav"}, address
         assert not any(name.startswith("on") for _, attributes in found for name in attributes), address
         assert all((a.get("href") or "/").startswith(("/", "#content")) and not (a.get("href") or "").startswith("//") for _, a in found), (
             address
         )
-        assert "\x1b" not in answer.text and "\u202e" not in answer.text and ">49" not in answer.text
+        assert "\x1b" not in answered.text and "\u202e" not in answered.text and ">49" not in answered.text
 
 
 def test_links_of_hostile_names_lead_to_their_pages(hostile: Path, visit: Visit) -> None:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from functools import cache
 from urllib.parse import parse_qsl
 
-import duckdb
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import QueryParams
@@ -78,7 +77,7 @@ def build(site: Site) -> ASGIApp:
     routes += [Route("/reports/{name:path}", _report(reader)), Route("/static/{name}", _static)]
     if door is not None:
         routes.append(Route("/sign-in", _sign_in(door), methods=["GET", "POST"]))
-    handlers = {HTTPException: _refused, Fault: _refused, Missing: _refused, duckdb.Error: _refused}
+    handlers = {HTTPException: _refused, Fault: _refused, Missing: _refused, Exception: _refused}
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
     app.router.redirect_slashes = False
     return Guard(app, site.names, door, _ask_for_token)
@@ -172,7 +171,7 @@ def _refused(request: Request, error: Exception) -> Response:
     elif isinstance(error, Fault):
         status, line, headers = 503, str(error), {"Retry-After": "30"}
     else:
-        status, line = 500, "the database could not be read for this page"
+        status, line = 500, "this page failed; the others still work"
     return HTMLResponse(page("refused", here="", fresh=True, q="", status=status, line=line), status, headers)
 
 

@@ -83,8 +83,9 @@ def run(db: str, book: Rulebook, host: str, port: int, token_file: str | None, n
         timeout_graceful_shutdown=3,
         ws="none",
     )
+    note = "read-only" if token else "read-only, open to every user of this machine"
     shown = f"[{host}]" if ":" in host else host
-    print(f"http://{shown}:{listener.getsockname()[1]}/  read-only; Ctrl-C ends it", flush=True)
+    print(f"http://{shown}:{listener.getsockname()[1]}/  {note}; Ctrl-C ends it", flush=True)
     if not is_loopback(host):
         print("triage: what is read here travels in the clear; put TLS before it, or use an SSH tunnel", file=sys.stderr)
     try:

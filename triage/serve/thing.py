@@ -6,6 +6,7 @@ from collections import defaultdict
 from itertools import groupby
 from typing import Any
 
+from triage.serve.command import commands
 from triage.serve.listing import Content
 from triage.serve.reader import Reader
 from triage.serve.view import bars, lanes
@@ -34,25 +35,27 @@ def incident(reader: Reader, store: Store, name: str) -> Content:
     """What was decided and from what, as the tables hold it."""
     found = known(reader, store, name)
     evidence = reader.rows(store, "evidence", incident=name, most=MOST_EVIDENCE)
+    spares = reader.rows(store, "spares", incident=name)
     findings = reader.rows(store, "findings", incident=name, most=MOST_FINDINGS)
     book, hosts = reader.book, found["hosts"] or []
+    suspects = [row for row in findings if row["role"] != "victim"]
     class_row = book.classes.get(found["class"])
-    action = next((row for row in book.actions.values() if row.id == found["action"]), None)
     start = found["start"]
     return "incident", {
         "i": found,
         "decision": next(iter(reader.rows(store, "decision", incident=name)), None),
         "title": class_row.title if class_row else "",
-        "action": action,
+        "action": book.actions.get(found["action"]),
         "level": next((level.definition for level in book.levels if level.id == found["confidence"]), ""),
-        "suspects": [row for row in findings if row["role"] != "victim"],
+        "suspects": suspects,
         "victims": [(why, list(rows)) for why, rows in groupby([r for r in findings if r["role"] == "victim"], key=lambda r: r["why"])],
         "evidence": folded(evidence),
         "seen": len(evidence),
         "evidence_count": reader.rows(store, "evidence_count", incident=name)[0]["n"],
         "chart": lanes(evidence, start, found["end"]),
         "attempts": [row for row in _attempts(reader, store, found["job_id"]) if row["attempt"] == found["attempt"]],
-        "spares": reader.rows(store, "spares", incident=name),
+        "spares": spares,
+        "commands": commands(book, found, suspects, evidence, spares),
         "earlier": reader.rows(store, "earlier", incident=name, hosts=hosts, start=start) if hosts and start else [],
     }  # fmt: skip
 

@@ -17,7 +17,7 @@ from triage.causality import STAGES
 from triage.escape import cell, clean
 from triage.moments import span
 
-LONGEST = 2000
+LONGEST, ENTIRE = 2000, 100_000
 KINDS = ("incidents", "reports", "hosts", "jobs", "bursts", "codes")
 REPORTS_OWN = ("page.css", "page.js", "echarts-6.1.0.min.js")
 STYLES = ("page.css", "site.css", "icon.svg")
@@ -58,6 +58,7 @@ def environment() -> Environment:
         "number": number,
         "shell": quoted,
         "whole": escape,
+        "entire": lambda text: escape(clean(text, ENTIRE)),
     }
     made.globals |= {
         "link": link,
