@@ -18,10 +18,8 @@ from triage.moments import HOUR, MINUTE, SECOND, iso, parse_time
 
 BEFORE, AFTER, LONGEST = 15 * MINUTE, 10 * MINUTE, 24 * HOUR
 """Around an incident; of a job's attempt at most the last day, from 1 h before it."""
-SACCT = ",".join(
-    "JobIDRaw JobID JobName User Account Partition State ExitCode DerivedExitCode Submit Start End".split()
-    + "NNodes NodeList AllocTRES Restarts Reason".split()
-)
+# one column that a version does not know (Restarts, say) and sacct prints nothing at all
+SACCT = "JobID,JobIDRaw,JobName,User,Account,Partition,NNodes,NodeList,AllocTRES,Submit,Start,End,Elapsed,State,ExitCode,Reason"
 REASONS = "%100E|%12u|%19H|%N"
 SHELL = re.compile(r"[|&<(){}*?$`\\~#\n]")
 MOST_HOSTS, MOST_PODS, LONGEST_WORDS = 1024, 256, 10_000

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from triage.findings import RECOVERY, Finding, on_start, strikes, timing
+from triage.findings import RECOVERY, Finding, Strikes, on_start, timing
 from triage.history import History
 from triage.moments import MINUTE, SECOND
 
 if TYPE_CHECKING:
     from triage.rule_rows import Rule
+    from triage.rulebook import Decision as Verdict
     from triage.rulebook import Rulebook, Tried
 
 LEVELS = ("confirmed", "probable", "possible", "insufficient")
@@ -30,15 +31,20 @@ class Decision:
     layer: str
     manifestation: str
     symptom: int | None
-    tried: Sequence[Tried]
+    verdict: Verdict
     links: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def tried(self) -> Sequence[Tried]:
+        """The rows of the decision table that were asked, in order."""
+        return self.verdict.tried
 
     @property
     def host(self) -> str | None:
         return self.finding.suspects[0].host if self.finding.suspects else None
 
 
-def decide(finding: Finding, history: History, book: Rulebook, earlier: Sequence[Finding]) -> Decision:
+def decide(finding: Finding, history: History, book: Rulebook, earlier: Strikes) -> Decision:
     """Judge one finding. `earlier` are the findings of incidents before it, for strikes."""
     features = features_of(finding, history, book, earlier)
     finding.features = dict(features)
@@ -56,7 +62,7 @@ def decide(finding: Finding, history: History, book: Rulebook, earlier: Sequence
         for suspect in finding.suspects:
             suspect.role = "suspect"
     manifestation = rule.manifestation or finding.manifestation
-    return Decision(finding, rule, rule.action, confidence, layer, manifestation, symptom_row(finding), verdict.tried, links)
+    return Decision(finding, rule, rule.action, confidence, layer, manifestation, symptom_row(finding), verdict, links)
 
 
 def _may_blame(layer: str) -> bool:
@@ -77,13 +83,13 @@ def _without_root(finding: Finding, most: str | None) -> str:
     return _weaker("possible", most or "possible") if singled_out else "insufficient"
 
 
-def features_of(finding: Finding, history: History, book: Rulebook, earlier: Sequence[Finding]) -> dict[str, str | bool | int | float]:
+def features_of(finding: Finding, history: History, book: Rulebook, earlier: Strikes) -> dict[str, str | bool | int | float]:
     """The columns of the decision table, with the values that this finding gives them."""
     incident, root = finding.incident, finding.root
     suspect = finding.suspects[0] if finding.suspects else None
     host, device = (suspect.host, suspect.device) if suspect else (None, None)
     window = book.threshold("strikes_window")
-    struck, same_gpu = strikes(host, device, incident.start, earlier, window)
+    struck, same_gpu = earlier.count(host, device, incident.start, window)
     hosts = {b.host for b in finding.roots if b.host}
     values: dict[str, str | bool | int | float] = {
         "class": finding.class_id,

@@ -16,6 +16,7 @@ from triage.store import MEMORY, Store
 
 if TYPE_CHECKING:
     from triage.decisions import Decision
+    from triage.history import History
     from triage.ingest import Report
     from triage.pipeline import Analysis
     from triage.reports import Read
@@ -57,14 +58,24 @@ class Opened:
     store: Store
     book: Rulebook
     _analysis: list[Analysis] = field(default_factory=list)
+    _history: list[History] = field(default_factory=list)
+
+    @property
+    def history(self) -> History:
+        """Everything read, indexed, loaded once."""
+        from triage.pipeline import load
+
+        if not self._history:
+            self._history.append(load(self.store, self.book))
+        return self._history[0]
 
     @property
     def analysis(self) -> Analysis:
         """Decisions of every incident, judged once."""
-        from triage.pipeline import judge, load
+        from triage.pipeline import judge
 
         if not self._analysis:
-            self._analysis.append(judge(load(self.store, self.book), self.book))
+            self._analysis.append(judge(self.history, self.book))
         return self._analysis[0]
 
 
@@ -288,7 +299,7 @@ def spare_hosts(setup: Setup, job_nodes: int | None, job: str | None) -> dict[st
 
     with opened(setup) as db:
         frames, when = _fleet_frames(db.store), _last(db.store)
-        history = db.analysis.history
+        history = db.history
         covered, steps = db.store.frame("coverage"), db.store.frame("events", "none")
         lemon_hosts = db.store.rows("lemons")
     history.lemons = {r["host"] for r in lemon_hosts}

@@ -6,8 +6,8 @@ symptom never displaces an earlier root; what many hosts share beats its members
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from triage import collectives, paces
@@ -494,11 +494,7 @@ def _blamed(blame: collectives.Blame, finding: Finding, history: History) -> Sus
 def _lost_suspect(host: str, finding: Finding, history: History) -> Suspect:
     attempt = finding.incident.attempt
     burst = next((b for b in finding.incident.bursts if b.host == host and b.code.startswith("slurm.node")), None)
-    times = sum(
-        1
-        for a in history.attempts
-        if a.failed_host == host and (finding.incident.end is None or (a.end or 0) <= (finding.incident.end or 0))
-    )
+    times = history.losses(host, finding.incident.end)
     again = f"; lost {times} times under jobs so far" if times > 1 else ""
     if finding.operator:
         reason = next((b.state for b in finding.incident.around if b.host == host and b.role == "operator" and b.state), "")
@@ -578,20 +574,33 @@ def _find_victims(finding: Finding, history: History) -> None:
             finding.victims.append((host, why if quiet or incident.job_end == "preempted" else silent))
 
 
-def strikes(host: str | None, device: str | None, before: int | None, earlier: Sequence[Finding], window_s: float) -> tuple[int, int]:
-    """(incidents of the host, incidents of the same GPU) within the window before `before`; user-possible and shared ones do not count."""
-    if host is None or before is None:
-        return 0, 0
-    low = before - int(window_s * SECOND)
-    host_count = gpu_count = 0
-    for finding in earlier:
+class Strikes:
+    """Incidents that count against a host, by host: its own faults and losses; shared ones and operators' acts do not count."""
+
+    def __init__(self, findings: Iterable[Finding] = ()) -> None:
+        self._by_host: defaultdict[str, list[tuple[int, set[str]]]] = defaultdict(list)
+        for finding in findings:
+            self.add(finding)
+
+    def add(self, finding: Finding) -> None:
+        """Remember the finding of an incident."""
         start = finding.incident.start
-        if start is None or not low <= start < before or finding.shared != "none" or finding.operator:
-            continue
-        mine = [s for s in finding.suspects if s.host == host and (s.role == "culprit" or s.host in finding.lost)]
-        host_count += bool(mine)
-        gpu_count += any(device is not None and s.device == device for s in mine)
-    return host_count, gpu_count
+        if start is None or finding.shared != "none" or finding.operator:
+            return
+        devices: defaultdict[str, set[str]] = defaultdict(set)
+        for suspect in finding.suspects:
+            if suspect.host and (suspect.role == "culprit" or suspect.host in finding.lost):
+                devices[suspect.host] |= {suspect.device} if suspect.device else set()
+        for host, found in devices.items():
+            self._by_host[host].append((start, found))
+
+    def count(self, host: str | None, device: str | None, before: int | None, window_s: float) -> tuple[int, int]:
+        """(incidents of the host, incidents of the same GPU) within the window before `before`."""
+        if host is None or before is None:
+            return 0, 0
+        low = before - int(window_s * SECOND)
+        mine = [devices for start, devices in self._by_host.get(host, ()) if low <= start < before]
+        return len(mine), sum(device in devices for devices in mine)
 
 
 def span_note(finding: Finding) -> str:
@@ -603,4 +612,4 @@ def span_note(finding: Finding) -> str:
     return f"steps take {change.share:.1%} longer from step {change.step.seq} on ({seconds})"
 
 
-__all__ = ["DAY", "Finding", "Suspect", "examine", "on_start", "span", "span_note", "strikes", "timing"]
+__all__ = ["DAY", "Finding", "Strikes", "Suspect", "examine", "on_start", "span", "span_note", "timing"]

@@ -14,7 +14,7 @@ from triage.moments import MINUTE
 from triage.topology import Topology
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Burst:
     """A row of `bursts` with what the rulebook says of its code. Times are microseconds UTC, None where no stamp is near."""
 
@@ -114,6 +114,8 @@ class History:
     stacks: dict[tuple[str, int], list[Mapping[str, Any]]] = field(default_factory=dict)
     lemons: set[str] = field(default_factory=set)
     _by_host: dict[str, list[Burst]] = field(default_factory=dict)
+    _untimed: dict[str, list[Burst]] = field(default_factory=dict)
+    _losses: dict[str, list[int]] = field(default_factory=dict)
     _host_keys: dict[str, list[int]] = field(default_factory=dict)
     _by_job: dict[tuple[str, int], list[Burst]] = field(default_factory=dict)
     _runs: dict[str, list[Attempt]] = field(default_factory=dict)
@@ -128,6 +130,7 @@ class History:
             if burst.host is not None:
                 hosts[burst.host].append(burst)
         self._by_host = {h: sorted(b, key=lambda x: (x.first or 0, x.burst_id)) for h, b in hosts.items()}
+        self._untimed = {h: found for h, bursts in hosts.items() if (found := [b for b in bursts if b.first is None])}
         self._host_keys = {h: [b.first or 0 for b in bursts] for h, bursts in self._by_host.items()}
         self._by_job = dict(jobs)
         runs: defaultdict[str, list[Attempt]] = defaultdict(list)
@@ -135,6 +138,11 @@ class History:
             for host in attempt.hosts:
                 runs[host].append(attempt)
         self._runs = dict(runs)
+        lost: defaultdict[str, list[int]] = defaultdict(list)
+        for attempt in self.attempts:
+            if attempt.failed_host:
+                lost[attempt.failed_host].append(attempt.end or 0)
+        self._losses = {host: sorted(ends) for host, ends in lost.items()}
         return self
 
     def of_job(self, attempt: Attempt) -> list[Burst]:
@@ -149,7 +157,13 @@ class History:
         return self._by_host[host][bisect_left(keys, low) : bisect_right(keys, high)]
 
     def untimed_on(self, host: str) -> list[Burst]:
-        return [b for b in self._by_host.get(host, []) if b.first is None]
+        """Bursts of a host without any time."""
+        return self._untimed.get(host, [])
+
+    def losses(self, host: str, until: int | None) -> int:
+        """How many attempts lost this host by `until`."""
+        ends = self._losses.get(host, [])
+        return len(ends) if until is None else bisect_right(ends, until)
 
     def runs_on(self, host: str) -> list[Attempt]:
         """Attempts that used a host."""

@@ -111,7 +111,9 @@ def of_attempt(attempt: Attempt, history: History, threshold: Threshold, window_
     _set_window(incident, history, threshold, window_s)
     if incident.low is not None and incident.high is not None:
         low, high = incident.low, incident.high
-        near = [b for h in incident.hosts for b in history.on_host(h, low, high) if b.job_id in (None, attempt.job_id) and b not in own]
+        known = {b.burst_id for b in own}
+        around = (b for h in incident.hosts for b in history.on_host(h, low, high))
+        near = [b for b in around if b.job_id in (None, attempt.job_id) and b.burst_id not in known]
         incident.around = [b for b in near if not _is_stale_record(b, attempt)]
     incident.around += [b for h in incident.hosts for b in history.untimed_on(h) if b.job_id is None]
     return incident if _is_bad(incident, history) else None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from triage import collectives, identity, jobs, topology
 from triage.decisions import Decision, decide
-from triage.findings import Finding, examine
+from triage.findings import Strikes, examine
 from triage.history import Burst, History, HostState, Rank, Step, spans_of
 from triage.identity import SourceView
 from triage.incidents import build as build_incidents
@@ -365,12 +365,12 @@ def _dumps(store: Store) -> dict[tuple[str, int], list[collectives.Dump]]:
 def judge(history: History, book: Rulebook, window_s: float | None = None) -> Analysis:
     """A decision for every incident of the history."""
     analysis = Analysis(history)
-    earlier: list[Finding] = []
+    earlier = Strikes()
     for incident in build_incidents(history, book.threshold, window_s):
         finding = examine(incident, history, book.threshold)
         decision = decide(finding, history, book, earlier)
         if finding.class_id != "none":
-            earlier.append(finding)
+            earlier.add(finding)
             analysis.decisions.append(decision)
     return analysis
 

@@ -10,7 +10,7 @@ import hashlib
 import io
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -150,10 +150,16 @@ class Tried:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The row that decided, and the rows asked up to it."""
+    """The row that decided, and the values that it saw."""
 
     rule: Rule
-    tried: tuple[Tried, ...]
+    values: Mapping[str, Value] = field(repr=False)
+    boxes: Sequence[tuple[Rule, Box]] = field(repr=False)
+
+    @property
+    def tried(self) -> tuple[Tried, ...]:
+        """The rows asked up to the one that decided, each with the first cell that did not hold."""
+        return tuple(_tried(self.boxes, self.values))
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,13 +241,11 @@ class Rulebook:
     def decide(self, features: Mapping[str, Value]) -> Decision:
         """The first row whose every cell holds. Features left out take their quiet default. Raises ValueError for unknown ones."""
         values = _complete(features, FEATURES)
-        rule, tried = _first(self.boxes, values)
-        return Decision(rule, tried)
+        return Decision(_first(self.boxes, values), values, self.boxes)
 
     def confidence(self, links: Mapping[str, Value]) -> Level:
         """The level of confidence for what is known of an incident's links. Raises ValueError for unknown names."""
-        level, _ = _first(self.level_boxes, _complete(links, CONFIDENCE))
-        return level
+        return _first(self.level_boxes, _complete(links, CONFIDENCE))
 
     def catalogue(self, name: str) -> tuple[dict[str, str], ...]:
         """Rows of a catalogue file, parsed at first use."""
@@ -277,14 +281,22 @@ def _complete(given: Mapping[str, Value], features: Mapping[str, Feature]) -> di
     return values
 
 
-def _first(boxes: Sequence[tuple[R, Box]], values: Mapping[str, Value]) -> tuple[R, tuple[Tried, ...]]:
-    tried: list[Tried] = []
+def _first(boxes: Sequence[tuple[R, Box]], values: Mapping[str, Value]) -> R:
+    for row, box in boxes:
+        for name, cell in box.items():
+            if not cell.holds(values[name]):
+                break
+        else:
+            return row
+    raise AssertionError("a loaded table ends with a catch-all")
+
+
+def _tried(boxes: Sequence[tuple[Rule, Box]], values: Mapping[str, Value]) -> Iterator[Tried]:
     for row, box in boxes:
         miss = next((name for name, cell in box.items() if not cell.holds(values[name])), None)
-        tried.append(Tried(row.id, miss, values[miss] if miss else None, row.when[miss] if miss else None))
+        yield Tried(row.id, miss, values[miss] if miss else None, row.when[miss] if miss else None)
         if miss is None:
-            return row, tuple(tried)
-    raise AssertionError("a loaded table ends with a catch-all")
+            return
 
 
 def load(extra_dir: Path | None = None) -> Rulebook:

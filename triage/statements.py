@@ -44,7 +44,8 @@ QUERIES: dict[str, str] = {
     "codes": "SELECT DISTINCT code FROM events ORDER BY code",
     "hosts": "SELECT * FROM hosts",
     "covered": "SELECT * FROM covered",
-    "telling_bursts": "SELECT * FROM bursts WHERE role NOT IN ('fact', 'noise')",
+    "telling_bursts": """SELECT * REPLACE (epoch_us(first) AS first, epoch_us("last") AS "last") FROM bursts
+        WHERE role NOT IN ('fact', 'noise')""",
     "job_hosts": "SELECT job_id, attempt, host FROM job_hosts ORDER BY host",
     "jobs": "SELECT * FROM jobs ORDER BY start, job_id, attempt",
     "host_states": "SELECT * FROM host_states ORDER BY host, start, source_id, line",

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+import duckdb
+
 from triage.answers import Question, answer, choose
 from triage.desk import Answer, Setup, _families, rulebook
 from triage.faults import Fault
@@ -41,8 +43,12 @@ class Voice(Protocol):
         """The verdict has changed; `told` when an earlier watch on this database has spoken it."""
         ...
 
+    def again(self, answer: Answer) -> None:
+        """The same verdict, from more lines."""
+        ...
+
     def status(self, seen: Progress) -> None:
-        """Nothing new; may be called twice a second."""
+        """After each look, so twice a second."""
         ...
 
     def note(self, text: str) -> None:
@@ -192,6 +198,7 @@ class Watch:
             said = self._answer(store)
             key = key_of(said.data)
             if key == self._last:
+                self.voice.again(said)
                 return
             told = store.meta(SPOKEN) == repr(key) if first else False
             self._last = key
@@ -207,8 +214,11 @@ class Watch:
         if self._memory is not None:
             yield self._memory
             return
-        with Store(self.setup.path) as store:
-            yield store
+        try:
+            with Store(self.setup.path) as store:
+                yield store
+        except duckdb.Error as error:
+            raise Fault(f"{self.setup.path}: {' '.join(str(error).split())[:200]}; free the disk or name another with --db") from error
 
     def _answer(self, store: Store) -> Answer:
         history = load(store, self._book)

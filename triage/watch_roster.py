@@ -89,7 +89,7 @@ class Followed:
 
 @dataclass(slots=True)
 class Roster:
-    """All files under the paths that the user named. A path need not exist yet: a log may be between two names at any moment."""
+    """All files under the paths that the user named. A path may be gone for a while: a log that is rotated is between two names."""
 
     paths: tuple[str, ...]
     labels: dict[str, str] = field(default_factory=dict)
@@ -97,9 +97,9 @@ class Roster:
     skipped: dict[str, str] = field(default_factory=dict)
 
     def check(self) -> None:
-        """Raise InputFault for a named path that is not there at the start and whose folder is not there either, or that is unreadable."""
+        """Raise InputFault for a named path that is not there at the start or is not readable; later it may be gone for a while."""
         for name in self.paths:
-            if not _expanded(name) and not Path(name).parent.is_dir():
+            if not _expanded(name):
                 raise InputFault(name, "no such file or folder", "check the path")
             if os.path.lexists(name) and not os.access(name, os.R_OK):
                 raise InputFault(name, "not readable", "check its permissions")

@@ -50,6 +50,9 @@ class Lines:
         for line in todo(answer.data) if self._commands else ():
             self._out(line)
 
+    def again(self, answer: Answer) -> None:
+        """Silent."""
+
     def status(self, seen: Progress) -> None:
         """Silent."""
 
@@ -67,6 +70,9 @@ class Records:
     def verdict(self, answer: Answer, told: bool) -> None:
         """Print it."""
         self._out(json.dumps({"at": _clock(), "kind": "verdict", "told": told, **answer.data}, ensure_ascii=True, default=str))
+
+    def again(self, answer: Answer) -> None:
+        """Silent."""
 
     def status(self, seen: Progress) -> None:
         """Silent."""
@@ -103,6 +109,10 @@ class Screen:
         self._text, self._since = self._screen(answer), f"so since {_clock()}"
         if not told and answer.decision is not None:
             self._console.bell()
+
+    def again(self, answer: Answer) -> None:
+        """Bring it up to date."""
+        self._text = self._screen(answer)
 
     def status(self, seen: Progress) -> None:
         """Draw."""

@@ -41,18 +41,17 @@ def judged(answer: Any) -> Any:
 
 
 def broken_job(story: acts.Story, kernel: Path) -> str:
-    """A job of two hosts, of which one loses a GPU and is set down; its number."""
+    """A job of two hosts, of which one loses a GPU, so that the job fails; its number."""
     kernel.mkdir()
     for host in ("tr-001", "tr-002"):
         (kernel / f"{host}.kern.log").write_text(START.format(stamp(), host))
-    job = story.submit("pretrain", "tr-[001-002]", "--no-requeue")
+    job = story.submit("pretrain", "tr-[001-002]", "--no-requeue", script="srun sleep 6; exit 1")
     story.wait(job, "RUNNING")
-    time.sleep(3)
+    time.sleep(2)
     with (kernel / "tr-002.kern.log").open("a") as log:
         log.write(KERNEL.format(stamp(), "tr-002"))
+    story.wait(job, "FAILED", "")
     time.sleep(2)
-    story.slurm.call("scontrol", "update", "NodeName=tr-002", "State=DOWN", "Reason=does not answer")
-    time.sleep(4)
     return job
 
 

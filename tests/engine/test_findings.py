@@ -204,9 +204,9 @@ def test_a_failure_in_the_first_ten_minutes_is_one_on_start(book: Rulebook, minu
 
 def test_strikes_count_the_hosts_earlier_faults(book: Rulebook) -> None:
     past = history([attempt()], [burst(book, "xid.79", "10:58:00", "n2", device=GPU)])
-    earlier = [examined(book, past)]
-    assert findings.strikes("n2", GPU, at("12:00:00"), earlier, 86_400) == (1, 1)
-    assert findings.strikes("n2", OTHER, at("12:00:00"), earlier, 86_400) == (1, 0)
-    assert findings.strikes("n1", GPU, at("12:00:00"), earlier, 86_400) == (0, 0)
-    assert findings.strikes("n2", GPU, at("12:00:00"), earlier, 60) == (0, 0)
-    assert findings.strikes(None, None, None, earlier, 60) == (0, 0)
+    struck = findings.Strikes([examined(book, past)])
+    assert struck.count("n2", GPU, at("12:00:00"), 86_400) == (1, 1)
+    assert struck.count("n2", OTHER, at("12:00:00"), 86_400) == (1, 0)
+    assert struck.count("n1", GPU, at("12:00:00"), 86_400) == (0, 0)
+    assert struck.count("n2", GPU, at("12:00:00"), 60) == (0, 0)
+    assert struck.count(None, None, None, 60) == (0, 0)

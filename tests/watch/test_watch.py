@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import os
@@ -9,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -47,6 +49,9 @@ class Heard:
     def verdict(self, answer: Answer, told: bool) -> None:
         self.answers.append(answer.data)
         self.told.append(told)
+
+    def again(self, answer: Answer) -> None:
+        return None
 
     def status(self, seen: Progress) -> None:
         return None
@@ -191,14 +196,47 @@ def test_a_file_that_moves_to_another_hosts_name(tmp_path: Path) -> None:
         agree(step.rows(), whole([tmp_path]))
 
 
-def test_a_named_log_may_come_later(tmp_path: Path) -> None:
+def test_a_named_log_may_go_and_come_but_is_there_at_the_start(tmp_path: Path) -> None:
     log = tmp_path / "kern.log"
+    append(log, quiet(0, 5))
     with watching(log) as step:
+        log.unlink()
+        step.look()
         append(log, LOST)
         step.look()
         assert step.heard.classes == ["none", "T04"]
-    with pytest.raises(Fault, match="no such file"), watching(tmp_path / "no" / "kern.log"):
-        pass
+    for missing in (tmp_path / "typo.log", tmp_path / "*.txt"):
+        with pytest.raises(Fault, match="no such file"), watching(missing):
+            pass
+
+
+def test_documents_and_archives_are_read_as_wholes(tmp_path: Path) -> None:
+    pod = {"kind": "Pod", "metadata": {"name": "w-0", "namespace": "ml"}, "spec": {"nodeName": "kn-7"}, "status": {"phase": "Running"}}
+    text = json.dumps({"kind": "List", "items": [pod] * 2000})
+    with watching(tmp_path) as step:
+        (tmp_path / "pods.json").write_text(text[:200_000])
+        step.look()
+        (tmp_path / "pods.json").write_text(text)
+        append(tmp_path / "deep.log", LOST)
+        with tarfile.open(tmp_path / "logs.tar.gz", "w:gz") as archive:
+            archive.add(tmp_path / "deep.log", "n1/kern.log")
+        step.look()
+        agree(step.rows(), whole([tmp_path]))
+
+
+def test_a_terminal_gets_a_screen(tmp_path: Path) -> None:
+    append(tmp_path / "kern.log", LOST.replace("bus.", "bus. \x1b]0;owned\x07"))
+    ours, theirs = os.openpty()
+    process = subprocess.Popen([*PROGRAM, "watch", str(tmp_path), "--for", "1s"], cwd=ROOT, stdout=theirs, stderr=subprocess.PIPE)
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # how Linux says that the other end was closed
+        while part := os.read(ours, 65536):
+            shown += part
+    assert process.wait() == 0
+    assert b"T04" in shown and b"watching 1 file(s)" in shown
+    assert b"\x1b]0;" not in shown
+    os.close(ours)
 
 
 def test_restart_completes_and_does_not_repeat_itself(tmp_path: Path) -> None:
