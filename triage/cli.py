@@ -130,6 +130,7 @@ def now(
     explain: Annotated[
         bool, typer.Option("--explain", help="Show the decision rows that were tried, with the values that they saw.")
     ] = False,
+    deep: Annotated[bool, typer.Option("--deep", help="Read every line that no dialect knows, too, whatever the confidence.")] = False,
     fail_on: Annotated[
         FailOn | None,
         typer.Option("--fail-on", help="Exit with 3 on any incident, one to act on, or one that takes a host away.", show_default=False),
@@ -139,7 +140,9 @@ def now(
     from triage import desk
 
     with _progress() as progress:
-        answer = desk.now(_setup(db, rules, tz), paths, job, at, _seconds(window), progress, form not in (PageFormat.TEXT, PageFormat.JSON))
+        answer = desk.now(
+            _setup(db, rules, tz), paths, job, at, _seconds(window), progress, form not in (PageFormat.TEXT, PageFormat.JSON), deep
+        )
     _show(answer, form, explain)
     if fail_on is not None and _reached(answer, fail_on):
         raise typer.Exit(3)
@@ -463,6 +466,23 @@ def sql(query: Annotated[str, typer.Argument(help="One SELECT.")], db: Db = None
 
     rows = desk.query(_setup(db, rules), query)
     _emit(rows, form, lambda: _table(rows, {k: k for k in rows[0]} if rows else {}, "no row"))
+
+
+@app.command()
+def drill(
+    out: Annotated[str | None, typer.Argument(help="Folder to write the incident into.", show_default=False)] = None,
+    seed: Annotated[int, typer.Option("--seed", help="The same seed writes the same bytes.")] = 0,
+    kind: Annotated[str | None, typer.Option("--kind", help="Kind of incident; `list` names them.", show_default=False)] = None,
+    score: Annotated[
+        str | None, typer.Option("--score", help="Answer in JSON to mark against OUT's case.toml.", show_default=False)
+    ] = None,
+    form: Form = Format.TEXT,
+) -> None:
+    """Write a made-up incident as logs with its truth, for game days; or mark an answer against that truth."""
+    from triage import rehearsal
+
+    data = rehearsal.mark(out, score) if score else rehearsal.write(out, seed, kind)
+    _emit(data, form, lambda: rehearsal.screen(data))
 
 
 @rules_app.command("check")

@@ -78,7 +78,7 @@ def _without_root(finding: Finding, most: str | None) -> str:
     if finding.root_role == "precursor":
         return _weaker("probable", most or "probable")
     singled_out = bool(finding.suspects) and (
-        finding.class_id == "T22" or bool(finding.silent) or (finding.hang is not None and bool(finding.hang.blames))
+        finding.class_id == "T22" or bool(finding.silent or finding.stacks) or (finding.hang is not None and bool(finding.hang.blames))
     )
     return _weaker("possible", most or "possible") if singled_out else "insufficient"
 

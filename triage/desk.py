@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from triage.answers import Question, answer, choose
+from triage.answers import MAX_EVIDENCE, Question, answer, choose
 from triage.faults import Fault
 from triage.moments import iso, micros
 from triage.store import MEMORY, Store
@@ -130,11 +130,14 @@ def now(
     window: float | None,
     progress: Progress | None = None,
     for_page: bool = False,
+    deep: bool = False,
 ) -> Answer:
     """The first-ten-minutes answer over `paths`, joined with the history of the database where one is named.
 
     for_page  keep what a page needs beyond the answer: sources, GPU identities
+    deep      read more of the lines that no dialect claims, whatever the confidence
     """
+    from triage import templates, unknown
     from triage.moments import parse_time
     from triage.pipeline import judge, load
 
@@ -147,9 +150,13 @@ def now(
         analysis = judge(history, book, window)
         rejects = int(store.rows("reject_count")[0]["n"])
         kept = _kept(store) if for_page else None
-    asked = Question(job, parse_time(at, history.now) if at else None)
+        asked = Question(job, parse_time(at, history.now) if at else None)
+        decision = choose(analysis, asked)
+        rows = unknown.look(store, decision, history, deep) if decision is not None else []
     nothing = not report.sources and not report.unchanged
-    return Answer(answer(analysis, book, asked, rejects, nothing), choose(analysis, asked), analysis, book, report, kept)
+    data = answer(analysis, book, asked, rejects, nothing, decision)
+    data["evidence"] = [*data["evidence"], *templates.evidence(rows, history.where)][:MAX_EVIDENCE]
+    return Answer(data, decision, analysis, book, report, kept)
 
 
 def _kept(store: Store) -> Read:

@@ -142,6 +142,9 @@ def _derived(finding: Finding, history: History) -> list[dict[str, Any]]:
         for blame in finding.hang.blames[:4]:
             source = blame.source_id or next((b.source_id for b in finding.incident.own), "")
             rows.append(_entry(history, source, 1, None, f"rank {blame.rank}: {blame.why}", "symptom", "flight.dump", blame.host))
+    for stack in finding.stacks[:4] if finding.class_id == "T13" else ():
+        text = f"{f'rank {stack.rank}: ' if stack.rank is not None else ''}{stack.why}"
+        rows.append(_entry(history, stack.source_id or "", stack.line, None, text, "symptom", "stack.dump", stack.host))
     for blame in finding.silent if finding.root is None and finding.class_id == "T13" and finding.hang is None else ():
         shown = next((b for b in finding.incident.own if b.code == "nccl.timeout"), None)
         if shown is not None:

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from triage import collectives, paces
+from triage import callstack, collectives, paces
 from triage.collectives import Hang
 from triage.history import Burst, History, Rank
 from triage.incidents import Incident, Threshold, healed, is_warning
@@ -70,6 +70,7 @@ class Finding:
     stragglers: list[collectives.Blame] = field(default_factory=list)
     slow: str = "none"
     silent: list[collectives.Blame] = field(default_factory=list)
+    stacks: list[callstack.StackBlame] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     operator: bool = False
     inferred: list[str] = field(default_factory=list)
@@ -100,6 +101,9 @@ def _read_training(finding: Finding, history: History, threshold: Threshold) -> 
         size = max((len(history.ranks.get(key, {})), 0))
         finding.hang = collectives.examine(dumps, size or None)
         finding.stragglers = collectives.stragglers(dumps, threshold("straggler_late"))
+    if stacks := history.stacks.get(key):
+        hosts = {r.rank: r.host for r in history.ranks.get(key, {}).values()}
+        finding.stacks = callstack.examine_stacks(stacks, collectives.members_of(dumps), hosts)
     finding.silent = _silent_ranks(finding.incident, history.ranks.get(key, {}), attempt.gpus or 0)
     finding.change = paces.step_change(steps, threshold("step_change"))
     if finding.stragglers:
@@ -284,6 +288,7 @@ def _classify_by_symptom(finding: Finding) -> None:
     seen = Counter(b.class_id for b in incident.own if b.role in ("symptom", "cascade") and b.class_id)
     outcome = incident.job_end
     stuck = finding.hang is not None and bool(finding.hang.waiting or (finding.hang.missing and incident.hang))
+    stuck = stuck or (bool(finding.stacks) and outcome == "running")
     if incident.hang or stuck or incident.stalled:
         finding.class_id, finding.root_role = "T13", "symptom"
     elif outcome in ("cancelled", "time_limit") and "T11" not in seen:
@@ -393,6 +398,8 @@ def _suspect(finding: Finding, history: History) -> None:
         ]
     elif finding.class_id == "T13" and finding.hang and finding.hang.blames:
         finding.suspects = [_blamed(b, finding, history) for b in finding.hang.blames[:4]]
+    elif finding.class_id == "T13" and finding.stacks:
+        finding.suspects = [_blamed(b, finding, history) for b in finding.stacks[:4]]
     elif finding.class_id == "T13" and finding.silent:
         finding.suspects = [_blamed(b, finding, history) for b in finding.silent]
     elif finding.class_id == "T22":
@@ -473,7 +480,7 @@ def _placed(burst: Burst, finding: Finding, history: History) -> tuple[str | Non
     return host, device, rank
 
 
-def _blamed(blame: collectives.Blame, finding: Finding, history: History) -> Suspect:
+def _blamed(blame: collectives.Blame | callstack.StackBlame, finding: Finding, history: History) -> Suspect:
     attempt = finding.incident.attempt
     known = history.rank_host(attempt, blame.rank) if attempt else None
     host = blame.host or (known.host if known else None)
@@ -554,8 +561,7 @@ def _find_victims(finding: Finding, history: History) -> None:
     if (
         attempt is None
         or finding.class_id in ("none", "T22")
-        or (incident.job_end in ("cancelled", "completed", "time_limit")
-        and finding.class_id == "T23")
+        or (incident.job_end in ("cancelled", "completed", "time_limit") and finding.class_id == "T23")
     ):
         return
     guilty = (

@@ -296,6 +296,7 @@ def load(store: Store, book: Rulebook) -> History:
     history.bursts = [_burst(r, book) for r in store.rows("telling_bursts")]
     history.steps = _steps(store)
     history.dumps = _dumps(store)
+    history.stacks = _stacks(store)
     return history.index()
 
 
@@ -352,6 +353,13 @@ def _steps(store: Store) -> dict[tuple[str, int], list[Step]]:
     for r in store.rows("steps"):
         step = Step(r["seq"] or 0, micros(r["ts"]), r["duration_s"], r["value"], r["rank"], r["source_id"], r["line_first"])
         found[r["job_id"], r["attempt"]].append(step)
+    return dict(found)
+
+
+def _stacks(store: Store) -> dict[tuple[str, int], list[Mapping[str, Any]]]:
+    found: defaultdict[tuple[str, int], list[Mapping[str, Any]]] = defaultdict(list)
+    for row in store.rows("stacks"):
+        found[row["job_id"], row["attempt"]].append(_in_micros(row, "ts"))
     return dict(found)
 
 

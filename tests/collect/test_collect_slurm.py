@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.slurm import acts
-from tests.slurm.cluster import cluster
+from tests.slurm.cluster import cluster, install
 
 pytestmark = pytest.mark.slurm
 
@@ -58,7 +58,7 @@ def broken_job(story: acts.Story, kernel: Path) -> str:
 def test_a_bundle_of_a_real_cluster(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("starting slurmd needs root")
-    acts.install()
+    install()
     kernel = tmp_path / "kernel"
     reach = tmp_path / "reach"
     reach.write_text(f"#!/bin/sh\ncat '{kernel}'/$1.kern.log\n")
