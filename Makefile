@@ -11,7 +11,7 @@ STORY ?= gpu-off-the-bus
 BENCH_MB ?= 1000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint test-slow test-slurm bench lock wheel clean
+.PHONY: help setup demo test lint test-slow test-slurm bench lock docs wheel clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' | awk -F'|' '{ printf "%-12s %s\n", $$1, $$2 }'
@@ -41,7 +41,7 @@ test-slow: $(STAMP) ## tests that build, install or read for long
 	$(BIN)/pytest -m slow
 
 test-slurm: $(STAMP) ## a real Slurm of 16 hosts is started, hurt and read back (as root, Debian or Ubuntu)
-	$(BIN)/pytest -m slurm tests/slurm
+	$(BIN)/pytest -m slurm tests/slurm tests/collect
 
 bench: $(STAMP) ## times against rg, zgrep and lnav (BENCH_MB=1000)
 	BENCH_MB=$(BENCH_MB) $(BIN)/python tests/bench/bench.py
@@ -50,9 +50,14 @@ lock: ## pin the newest versions that pyproject.toml admits (needs uv)
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --upgrade --extra dev --output-file requirements.lock pyproject.toml
 	@! grep -nE '://|--(extra-)?index-url|--find-links' requirements.lock
 
+docs: $(STAMP) ## the site in build/docs; its reference pages and console blocks are written anew
+	@test -x $(BIN)/mkdocs || $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --editable '.[docs]'
+	$(BIN)/python docs/generate.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 wheel: $(STAMP) ## sdist and wheel in dist/
 	$(BIN)/hatchling build
 
 clean: ## remove what the targets made
-	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

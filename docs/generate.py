@@ -34,16 +34,17 @@ from triage import cli, drills_fleet, fleet_screens, lemon, recurrence, rule_tab
 from triage.rulebook import Rulebook, load  # noqa: E402
 from triage.schema import RAW, TABLES  # noqa: E402
 
-COLUMNS = 110
+COLUMNS, WIDE_COLUMNS = 110, 150
 SHOWN_RECORDS = 4
 LONGEST_LINE = 220
 SAMPLES = ROOT / "samples"
 # ```console
 # $ triage now samples/cases/healthy/logs | head -20
-CONSOLE = re.compile(r"```console\n\$ (?P<line>triage [^\n]{1,400})\n(?P<output>.*?)```\n", re.DOTALL)
+CONSOLE = re.compile(r"(?P<fence>`{3,4})console\n(?P<body>\$ triage .*?)(?P=fence)\n", re.DOTALL)
+TYPED = re.compile(r"^\$ (triage .{1,400})$", re.MULTILINE)
 # how long a run took is not the same twice: "2 file(s) read, ..., 0.2 s -> fleet.duckdb"
 TOOK = re.compile(r"\b\d+\.\d s -> ")
-FLEET = "<!-- fleet: lemons -->\n```text\n"
+FLEET = re.compile(r"(?P<mark><!-- fleet: lemons -->\n```text\n).*?```\n", re.DOTALL)
 
 
 def cell(value: object) -> str:
@@ -285,7 +286,7 @@ def _object(schema: Mapping[str, Any]) -> str:
 def answer_page() -> str:
     schema = json.loads((ROOT / "triage" / "answer.schema.json").read_text(encoding="utf-8"))
     intro = (
-        "What `triage now --format json` prints; the schema itself is `triage/answer.schema.json`. Within `\"schema\": 1` keys are added, "
+        'What `triage now --format json` prints; the schema itself is `triage/answer.schema.json`. Within `"schema": 1` keys are added, '
         "never removed or given another meaning. `rank` is an integer or null, `job_id` a string, times are UTC."
     )
     parts = []
@@ -316,29 +317,39 @@ def _ours(row: Mapping[str, str]) -> str:
 def fleet_lemons() -> str:
     """The screen of `triage lemons` over a synthetic fleet: 120 hosts, 45 days, seed 101."""
     fleet = drills_fleet.generate(101, drills_fleet.Recipe(hosts=120, days=45))
+    frames = [fleet.frames[name] for name in drills_fleet.FRAMES]
     params = recurrence.Params(second_opinion=False)
-    ranking = recurrence.build(**fleet.frames, now=fleet.now, params=params, exclusions=fleet.exclusions)
-    return fleet_screens.lemons_screen(lemon.lemons(ranking, **fleet.frames, now=fleet.now, params=params))
+    ranking = recurrence.build(*frames, now=fleet.now, params=params, exclusions=fleet.exclusions)
+    data = lemon.lemons(ranking, *frames, now=fleet.now, params=params)
+    with _wide(WIDE_COLUMNS):
+        return fleet_screens.lemons_screen(data)
+
+
+@contextlib.contextmanager
+def _wide(columns: int) -> Iterator[None]:
+    """A screen of fixed width."""
+    before = os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = str(columns)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["COLUMNS"]
+        else:
+            os.environ["COLUMNS"] = before
 
 
 @contextlib.contextmanager
 def _bench() -> Iterator[None]:
-    """A folder of its own with the samples in it, and a screen of fixed width."""
-    before, columns = Path.cwd(), os.environ.get("COLUMNS")
-    os.environ["COLUMNS"] = str(COLUMNS)
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "samples").symlink_to(SAMPLES)
-        os.chdir(folder)
-        try:
-            yield
-        finally:
-            os.chdir(before)
-            os.environ.pop("COLUMNS") if columns is None else os.environ.update(COLUMNS=columns)
+    """A folder of its own with the samples in it."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), _wide(COLUMNS):
+        Path("samples").symlink_to(SAMPLES)
+        yield
 
 
 def printed(line: str) -> str:
-    """What a console line prints; `| head -N` is understood."""
-    typed, _, head = line.partition(" | head -")
+    """What a console line prints; `| head -N` and `| tail -N` are understood."""
+    typed, _, cut = line.partition(" | ")
     out, arguments = io.StringIO(), sys.argv
     sys.argv = shlex.split(typed)
     try:
@@ -347,16 +358,25 @@ def printed(line: str) -> str:
     finally:
         sys.argv = arguments
     lines = [text.rstrip() for text in TOOK.sub("0.2 s -> ", out.getvalue()).rstrip().split("\n")]
-    return "\n".join(lines[: int(head)] if head else lines) + "\n"
+    end, _, count = cut.partition(" -")
+    kept = {"": lines, "head": lines[: int(count or 0)], "tail": lines[-int(count or 0) :]}[end]
+    return "\n".join(kept) + "\n"
 
 
 def replayed(text: str) -> str:
     """A page with the output of its console blocks, which are one session in one folder."""
-    if FLEET in text:
-        before, _, rest = text.partition(FLEET)
-        text = before + FLEET + fleet_lemons().rstrip() + "\n```" + rest.partition("\n```")[2]
+    text = FLEET.sub(lambda block: f"{block['mark']}{fleet_lemons().rstrip()}\n```\n", text)
     with _bench():
-        return CONSOLE.sub(lambda m: f"```console\n$ {m['line']}\n{printed(m['line'])}```\n", text)
+        return CONSOLE.sub(lambda block: f"{block['fence']}console\n{_session(TYPED.findall(block['body']))}{block['fence']}\n", text)
+
+
+def _session(lines: Iterable[str]) -> str:
+    return "".join(f"$ {line}\n{printed(line)}" for line in lines)
+
+
+@cache
+def _book() -> Rulebook:
+    return load()
 
 
 REFERENCE: dict[str, Callable[[], str]] = {
@@ -372,14 +392,10 @@ REFERENCE: dict[str, Callable[[], str]] = {
 }
 
 
-@cache
-def _book() -> Rulebook:
-    return load()
-
-
 def prose() -> list[Path]:
     """Hand-written pages that show output."""
-    return [path for path in sorted(DOCS.glob("*.md")) if any(mark in path.read_text(encoding="utf-8") for mark in ("$ triage ", FLEET))]
+    found = ((path, path.read_text(encoding="utf-8")) for path in sorted(DOCS.glob("*.md")))
+    return [path for path, text in found if CONSOLE.search(text) or FLEET.search(text)]
 
 
 def pages() -> Iterator[tuple[Path, Callable[[], str]]]:

@@ -7,7 +7,6 @@ A dump is read by `Reader`, which knows no opcode that could call anything.
 
 from __future__ import annotations
 
-import json
 import re
 import struct
 from collections.abc import Callable, Iterable, Iterator
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from parsers.contract import Document, DocumentDialect, Event, Quality, Record, Reject
+from parsers.json_fields import load
 
 _LIMIT = 512 << 20
 _ITEMS = 20_000_000
@@ -366,7 +366,7 @@ def _events(dump: Dump) -> Iterator[Record]:
 def _read(data: bytes) -> dict[object, object]:
     if len(data) > _LIMIT:
         raise Refused(f"is larger than {_LIMIT >> 20} MiB")
-    whole = Reader(data).load() if data[:1] == b"\x80" else json.loads(data)
+    whole = Reader(data).load() if data[:1] == b"\x80" else load(data)
     if not isinstance(whole, dict) or not isinstance(whole.get("entries"), list | tuple):
         raise Refused("holds no entries")
     if not (whole["entries"] or whole.get("pg_status") or whole.get("pg_config")):

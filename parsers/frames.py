@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import cast
 
 from parsers import clocks, hosts
 from parsers.contract import Line, Quality
+from parsers.json_fields import load
 
 _ROUNDS = 12
 _JSON_LIMIT = 4_000_000
@@ -479,7 +479,7 @@ def _load(text: str) -> object:
     if len(text) > _JSON_LIMIT:
         return None
     try:
-        return cast(object, json.loads(text))
+        return load(text)
     except (ValueError, RecursionError):
         return None
 

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 
 from parsers.contract import Event, Quality, Record
 
 Fields = Mapping[str, object]
+# \ud83d, as JSON writes a half of a character outside of the first plane
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def load(data: str | bytes) -> object:
+    """The value of a JSON text; a half of a surrogate pair without its other half, which no table can hold, becomes `?`.
+
+    Raises ValueError and RecursionError as json does.
+    """
+    text = data.decode("utf-8", "replace").removeprefix("\ufeff") if isinstance(data, bytes) else data
+    value: object = json.loads(text)
+    if _HALF.search(text):
+        value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+    return value
 
 
 def fields(value: object) -> Fields:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from parsers import clocks
 from parsers.contract import Document, DocumentDialect, Event, HostRecord, JobRecord, Record, Reject
-from parsers.json_fields import Fields, fields, rows, settled, text
+from parsers.json_fields import Fields, fields, load, rows, settled, text
 from parsers.k8s import FAILED, WAITS, coded, judged, labelled, node_state
 
 Numbered = tuple[int, Fields]
@@ -38,7 +37,7 @@ def _sniff(head: bytes) -> bool:
     if not body.startswith((b"{", b"[")) or _AUDIT in head:
         return False
     try:
-        first = fields(json.loads(body.partition(b"\n")[0]))
+        first = fields(load(body.partition(b"\n")[0]))
         if first and not (first.get("kind") in _KINDS or "involvedObject" in first or "items" in first or first.get("type") in _WATCH):
             return False
     except (ValueError, RecursionError):
@@ -54,7 +53,7 @@ def _time(value: object) -> int | None:
 def _parse(document: Document) -> Iterator[Record]:
     whole = document.data.decode("utf-8", "replace").lstrip("\ufeff")
     try:
-        tree = json.loads(whole)
+        tree = load(whole)
         objects: list[Numbered] = [(1, one) for one in (rows(tree) or [fields(tree)])]
     except RecursionError:
         yield Reject(1, "JSON nested too deep")
@@ -72,7 +71,7 @@ def _each_line(whole: str) -> Iterator[Record]:
         if not line.strip():
             continue
         try:
-            objects.append((number, fields(json.loads(line))))
+            objects.append((number, fields(load(line))))
         except (ValueError, RecursionError) as error:
             bad.append(Reject(number, f"no JSON: {str(error)[:80]}", line[:200]))
         if not objects and len(bad) == _PATIENCE:

@@ -33,7 +33,7 @@ def _pairs(text: str) -> dict[str, str]:
     """`Key=value` pairs of one line; values may hold blanks."""
     found = list(_KEY.finditer(text))
     out: dict[str, str] = {}
-    for key, following in zip(found, [*found[1:], None], strict=True):
+    for key, following in zip(found, [*found[1:], None], strict=False):
         whole = key[1] in _WHOLE
         out.setdefault(key[1], text[key.end() : None if whole or following is None else following.start()].strip())
         if whole:

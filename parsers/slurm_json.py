@@ -5,13 +5,12 @@ A number may stand as `5`, `"5"` or `{"set": true, "infinite": false, "number": 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 
 from parsers import clocks
 from parsers.contract import Document, DocumentDialect, Event, HostRecord, HostStateRecord, JobRecord, Record, Reject
-from parsers.json_fields import Fields, fields, rows, settled
+from parsers.json_fields import Fields, fields, load, rows, settled
 from parsers.slurm_fields import ENDED, WAITING, excluded, gres, job_state, names, node_code, node_state, own_reason, tres_gpus
 
 _JOBS = re.compile(rb'"(?:jobs|nodes|sinfo)"\s{0,40}:\s{0,40}\[')
@@ -26,7 +25,7 @@ def _sniff(head: bytes) -> bool:
 
 def _parse(document: Document) -> Iterator[Record]:
     try:
-        tree = json.loads(document.data.decode("utf-8", "replace").lstrip("\ufeff"))
+        tree = load(document.data)
     except (ValueError, RecursionError) as error:
         yield Reject(_LINE, f"no JSON: {str(error)[:100]}")
     else:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from parsers import clocks, exceptions
 from parsers.contract import Document, DocumentDialect, Event, Line, LineDialect, Quality, RankRecord, Record, Reject, Window
+from parsers.json_fields import load
 
 # exitcode  : -9 (pid: 22107)  (SIGKILL)
 _EXIT = re.compile(r"exitcode {0,8}: (-?\d{1,6}) \(pid: (\d{1,10})\)")
@@ -115,7 +116,7 @@ def _sniff(head: bytes) -> bool:
 def _error_file(document: Document) -> Iterator[Record]:
     """`{"message": {"message": ..., "extraInfo": {"py_callstack": ..., "timestamp": "1640000000"}}}`."""
     try:
-        whole = json.loads(document.data[: 16 << 20])
+        whole: Any = load(document.data[: 16 << 20])
         body = whole["message"]
         extra = body.get("extraInfo") or {}
         said, stack, stamp = str(body["message"]), str(extra.get("py_callstack") or ""), str(extra.get("timestamp") or "")

@@ -191,6 +191,8 @@ def _strength(burst: Burst, incident: Incident, threshold: Threshold) -> float:
 def _choose_root(finding: Finding, history: History, threshold: Threshold) -> None:
     """The strongest root of the window; among near equals the earliest. Others near it in strength are rivals."""
     incident = finding.incident
+    if finding.operator and _act_followed_fault(incident):
+        finding.operator = False
     outcome_only = incident.job_end in ("preempted", "completed") or finding.operator
     roots = [b for b in incident.bursts if b.role == "root"] + _reboots(finding, history)
     if outcome_only and incident.attempt is not None:
@@ -216,6 +218,13 @@ def _is_fallout(burst: Burst, incident: Incident) -> bool:
     if not reports or not burst.user_possible or burst.family != "gpu" or burst.first is None:
         return False
     return burst.timed and burst.first >= min(reports) - 2 * SECOND
+
+
+def _act_followed_fault(incident: Incident) -> bool:
+    """Whether a fatal fault stands on the host within a quarter of an hour before an operator took it down: then the act is the answer to it."""
+    acts = [b for b in incident.around if b.role == "operator" and b.first is not None]
+    fatal = [b for b in incident.around if b.role == "root" and b.fatal and b.first is not None]
+    return any(f.host == a.host and 0 <= (a.first or 0) - (f.first or 0) <= 15 * MINUTE for a in acts for f in fatal)
 
 
 def _is_rival(other: Burst, root: Burst) -> bool:

@@ -19,7 +19,7 @@ from triage.answers import Question, answer, choose
 from triage.desk import Answer, Setup, _families, rulebook
 from triage.faults import Fault
 from triage.ingest import Options
-from triage.pipeline import judge, load, refresh
+from triage.pipeline import STAGES, judge, load, refresh
 from triage.store import MEMORY, Store, StoreFault
 from triage.watch_input import Pipe
 from triage.watch_roster import Followed, Roster
@@ -194,7 +194,7 @@ class Watch:
             stored = self._uptake.take(store, files, self._roster.known, last)
             if not (stored or first):
                 return
-            refresh(store, self._book)
+            self._analyse(store)
             said = self._answer(store)
             key = key_of(said.data)
             if key == self._last:
@@ -219,6 +219,15 @@ class Watch:
                 yield store
         except duckdb.Error as error:
             raise Fault(f"{self.setup.path}: {' '.join(str(error).split())[:200]}; free the disk or name another with --db") from error
+
+    def _analyse(self, store: Store) -> None:
+        """Bring the tables up to date; those that only other commands read are left out where nobody can ask for them."""
+        if self._memory is None:
+            refresh(store, self._book)
+            return
+        with store.transaction():
+            for _, stage in STAGES:
+                stage(store, self._book)
 
     def _answer(self, store: Store) -> Answer:
         history = load(store, self._book)

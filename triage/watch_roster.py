@@ -103,6 +103,8 @@ class Roster:
                 raise InputFault(name, "no such file or folder", "check the path")
             if os.path.lexists(name) and not os.access(name, os.R_OK):
                 raise InputFault(name, "not readable", "check its permissions")
+            if os.path.exists(name) and not (os.path.isfile(name) or os.path.isdir(name)):
+                raise InputFault(name, "not a file or folder", "pipe it: COMMAND | triage watch -")
 
     def look(self) -> list[Followed]:
         """Stat everything; the files that have changed since they were read, by name."""
@@ -162,7 +164,11 @@ class Roster:
         if file.descriptor is None:
             del self.known[key]
             return
-        stat = os.fstat(file.descriptor)
+        try:
+            stat = os.fstat(file.descriptor)
+        except OSError:  # its file system is gone
+            file.drop()
+            return
         file.size, file.mtime_ns = stat.st_size, stat.st_mtime_ns
         name = _name_of(key, os.path.dirname(file.path) or ".")
         file.path, file.lost = name or file.path, name is None

@@ -164,7 +164,7 @@ HOSTILE = {
 def test_a_forged_answer_runs_nothing_of_its_own(tmp_path: Path, fakes: Script) -> None:
     ran = tmp_path / "ran.txt"
     for name in ("sacct", "scontrol", "sinfo", "squeue", "sacctmgr", "reach", "touch", "sh"):
-        fakes(name, f'echo "{name} $*" >> \'{ran}\'; echo one line')
+        fakes(name, f"echo \"{name} $*\" >> '{ran}'; echo one line")
     (tmp_path / "forged.json").write_text(json.dumps(HOSTILE))
     got = triage("collect", str(tmp_path / "forged.json"), "--run", "--runner", "reach {host}", "--out", str(tmp_path / "b"))
     said = ran.read_text()

@@ -208,6 +208,9 @@ def test_a_named_log_may_go_and_come_but_is_there_at_the_start(tmp_path: Path) -
     for missing in (tmp_path / "typo.log", tmp_path / "*.txt"):
         with pytest.raises(Fault, match="no such file"), watching(missing):
             pass
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(Fault, match="triage watch -"), watching(tmp_path / "pipe"):
+        pass
 
 
 def test_documents_and_archives_are_read_as_wholes(tmp_path: Path) -> None:

@@ -1,0 +1,8 @@
+"""Fuzz the target `flight` of targets.py."""
+
+from __future__ import annotations
+
+from fuzzing import main
+
+if __name__ == "__main__":
+    main("flight")

@@ -1,0 +1,162 @@
+"""Every pattern of the code, how it is called, and texts that are hard on it."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from re import _parser as sre  # type: ignore[attr-defined]
+from types import ModuleType
+from typing import Any
+
+import parsers
+import triage
+from parsers.shapes import HEAD, Shape
+
+CALLS = ("fullmatch", "match", "search", "finditer", "findall", "sub", "subn", "split")
+ANCHORED = {"fullmatch", "match"}
+CUT = 64 << 10  # bytes; of a longer line the scanner hands on a part
+MANY = "0aA_ \t.:,;-=/\"'[({<>})]|\\#x\u00e9\n"
+
+
+@dataclass(frozen=True)
+class Found:
+    """A pattern, where it stands, the call that is hardest on it, and how much text it is given."""
+
+    place: str
+    pattern: re.Pattern[str] | re.Pattern[bytes]
+    call: str
+    length: int = CUT
+
+
+def modules() -> Iterator[ModuleType]:
+    for package in (parsers, triage):
+        for info in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            if not info.name.endswith("__main__"):
+                yield importlib.import_module(info.name)
+
+
+def _inside(value: object, depth: int = 0) -> Iterator[tuple[re.Pattern[Any], int]]:
+    """Patterns in a value, its items, its fields and, of a class, its attributes; with the length of text that each is given."""
+    if isinstance(value, re.Pattern):
+        yield value, CUT
+    elif depth < 5 and isinstance(value, Shape):
+        yield from ((one, HEAD) for one in (value.pattern, value.told_before, value.told_after) if one)
+    elif depth < 5 and isinstance(value, dict):
+        for one in (*value, *value.values()):
+            yield from _inside(one, depth + 1)
+    elif depth < 5 and isinstance(value, list | tuple | set | frozenset):
+        for one in value:
+            yield from _inside(one, depth + 1)
+    elif depth < 5 and is_dataclass(value) and not isinstance(value, type):
+        for field in fields(value):
+            yield from _inside(getattr(value, field.name, None), depth + 1)
+    elif depth < 2 and isinstance(value, type) and value.__module__.startswith(("parsers", "triage")):
+        yield from _inside(dict(vars(value)), depth + 1)
+
+
+def _calls(tree: ast.AST) -> tuple[dict[str, set[str]], list[tuple[int, str, str]]]:
+    """Name of a pattern -> how it is called; and the patterns that are written in a call of `re` itself."""
+    named: defaultdict[str, set[str]] = defaultdict(set)
+    literal: list[tuple[int, str, str]] = []
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CALLS):
+            continue
+        owner = node.func.value
+        if isinstance(owner, ast.Name) and owner.id == "re":
+            if isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str):
+                literal.append((node.lineno, node.args[0].value, node.func.attr))
+        else:
+            named[owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")].add(node.func.attr)
+    return named, literal
+
+
+def collected() -> list[Found]:
+    """Each pattern once, with its hardest call: one that is only ever matched at the start is not searched for."""
+    loaded = list(modules())
+    calls: defaultdict[str, set[str]] = defaultdict(set)
+    out: dict[tuple[str | bytes, int], Found] = {}
+    for module in loaded:
+        named, literal = _calls(ast.parse(Path(str(module.__file__)).read_text()))
+        for name, how in named.items():
+            calls[name] |= how
+        for number, text, call in literal:
+            out.setdefault((text, 0), Found(f"{module.__name__}:{number}", re.compile(text), call))
+    for module in loaded:
+        for name, value in vars(module).items():
+            for pattern, length in _inside(value):
+                how = calls.get(name, set())
+                call = "match" if how and how <= ANCHORED else "search"
+                key = (pattern.pattern, pattern.flags)
+                if key not in out or (out[key].call == "match" and call == "search" and how):
+                    out[key] = Found(f"{module.__name__}.{name}", pattern, call, length)
+    return list(out.values())
+
+
+def _sample(tree: Any, stops: list[tuple[str, str]], so_far: str = "") -> str:
+    """A text that fits; `stops` collects, before each repetition, the text up to it and what is repeated."""
+    text = so_far
+    for op, args in tree:
+        match str(op):
+            case "LITERAL":
+                text += chr(args)
+            case "NOT_LITERAL":
+                text += "a" if args != ord("a") else "b"
+            case "ANY":
+                text += "x"
+            case "IN":
+                text += _member(args)
+            case "BRANCH":
+                for one in args[1][1:]:
+                    _sample(one, stops, text)
+                text = _sample(args[1][0], stops, text)
+            case "SUBPATTERN":
+                text = _sample(args[3], stops, text)
+            case "ATOMIC_GROUP":
+                text = _sample(args, stops, text)
+            case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
+                unit = _sample(args[2], [], "")
+                stops.append((text, unit))
+                text = _sample(args[2], stops, text) if args[1] else text
+                text += unit * max(0, min(int(args[0]), 100) - 1)
+            case "ASSERT":
+                _sample(args[1], stops, text)
+    return text
+
+
+def _member(args: Any) -> str:
+    kinds = {"CATEGORY_DIGIT": "7", "CATEGORY_SPACE": " ", "CATEGORY_WORD": "a", "CATEGORY_NOT_SPACE": "a", "CATEGORY_NOT_DIGIT": "a"}
+    if str(args[0][0]) == "NEGATE":
+        return next((c for c in "a0 -x~" if not re.match(_class(args[1:]), c)), "\u00e9")
+    op, value = args[0]
+    return chr(value[0]) if str(op) == "RANGE" else chr(value) if str(op) == "LITERAL" else kinds.get(str(value), " ")
+
+
+def _class(items: Any) -> str:
+    parts = {"CATEGORY_DIGIT": r"\d", "CATEGORY_SPACE": r"\s", "CATEGORY_WORD": r"\w"}
+    texts = []
+    for op, value in items:
+        if str(op) == "RANGE":
+            texts.append(f"{re.escape(chr(value[0]))}-{re.escape(chr(value[1]))}")
+        else:
+            texts.append(re.escape(chr(value)) if str(op) == "LITERAL" else parts.get(str(value), ""))
+    return f"[{''.join(texts)}]" if any(texts) else r"[^\s\S]"
+
+
+def hard(found: Found) -> list[str]:
+    """Texts of the pattern's length: single characters, the fitting text and its starts again and again, each repetition run on."""
+    length, stops = found.length, []  # type: tuple[int, list[tuple[str, str]]]
+    text = found.pattern.pattern if isinstance(found.pattern.pattern, str) else found.pattern.pattern.decode("latin-1")
+    whole = _sample(sre.parse(text, found.pattern.flags & ~re.DEBUG & ~(re.UNICODE if isinstance(found.pattern.pattern, bytes) else 0)), stops)
+    units = {whole[:1], whole, whole[:-1], whole[: len(whole) // 2], whole + "\0", *MANY, "a.", "a b ", "a=", "0:", "\0"}
+    texts = {(unit * (length // len(unit) + 1))[:length] for unit in units if unit}
+    for before, unit in stops:
+        if unit:
+            texts.add((before + unit * (length // len(unit)))[: length - 1] + "\0")
+            texts.add(((before + unit * 40) * (length // (len(before) + 40 * len(unit)) + 1))[:length])
+    return sorted(texts)
