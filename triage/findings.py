@@ -221,7 +221,7 @@ def _is_fallout(burst: Burst, incident: Incident) -> bool:
 
 
 def _act_followed_fault(incident: Incident) -> bool:
-    """Whether a fatal fault stands on the host within a quarter of an hour before an operator took it down: then the act is the answer to it."""
+    """Whether a fatal fault stands on the host in the quarter of an hour before an operator took it down: the act answers it."""
     acts = [b for b in incident.around if b.role == "operator" and b.first is not None]
     fatal = [b for b in incident.around if b.role == "root" and b.fatal and b.first is not None]
     return any(f.host == a.host and 0 <= (a.first or 0) - (f.first or 0) <= 15 * MINUTE for a in acts for f in fatal)
