@@ -152,7 +152,8 @@ def hard(found: Found) -> list[str]:
     """Texts of the pattern's length: single characters, the fitting text and its starts again and again, each repetition run on."""
     length, stops = found.length, []  # type: tuple[int, list[tuple[str, str]]]
     text = found.pattern.pattern if isinstance(found.pattern.pattern, str) else found.pattern.pattern.decode("latin-1")
-    whole = _sample(sre.parse(text, found.pattern.flags & ~re.DEBUG & ~(re.UNICODE if isinstance(found.pattern.pattern, bytes) else 0)), stops)
+    unicode = re.UNICODE if isinstance(found.pattern.pattern, bytes) else 0
+    whole = _sample(sre.parse(text, found.pattern.flags & ~re.DEBUG & ~unicode), stops)
     units = {whole[:1], whole, whole[:-1], whole[: len(whole) // 2], whole + "\0", *MANY, "a.", "a b ", "a=", "0:", "\0"}
     texts = {(unit * (length // len(unit) + 1))[:length] for unit in units if unit}
     for before, unit in stops:
