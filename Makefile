@@ -9,9 +9,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 STORY ?= gpu-off-the-bus
 BENCH_MB ?= 1000
+FUZZ_S ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint test-slow test-slurm bench lock docs wheel clean
+.PHONY: help setup demo test lint test-slow test-slurm bench fuzz lock docs wheel clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' | awk -F'|' '{ printf "%-12s %s\n", $$1, $$2 }'
@@ -45,6 +46,11 @@ test-slurm: $(STAMP) ## a real Slurm of 16 hosts is started, hurt and read back 
 
 bench: $(STAMP) ## times against rg, zgrep and lnav (BENCH_MB=1000)
 	BENCH_MB=$(BENCH_MB) $(BIN)/python tests/bench/bench.py
+
+fuzz: $(STAMP) ## FUZZ_S seconds (60) of atheris for each target of tests/fuzz; what breaks one is kept in tests/fuzz/seeds
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'atheris>=3.0'
+	@for target in inflate frames flight scanner; do \
+		$(BIN)/python tests/fuzz/fuzz_$$target.py -max_total_time=$(FUZZ_S) || exit 1; done
 
 lock: ## pin the newest versions that pyproject.toml admits (needs uv)
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --upgrade --extra dev --output-file requirements.lock pyproject.toml

@@ -297,12 +297,13 @@ def answer_page() -> str:
 
 def figures_page() -> str:
     intro = (
-        "Figures that papers print, computed by our functions from the inputs that the papers state. The [methods](../methods.md) have the "
-        "formulas. All rows agree to the printed digits; a test holds them to it."
+        "Figures of papers, computed by our functions from the inputs that the papers state ([formulas](../methods.md)). "
+        "Expected is the figure as printed. Where a paper prints fewer digits, or leaves a quantity to be derived, a row holds what "
+        "follows from its inputs. A test holds us to every row."
     )
     with (ROOT / "tests" / "fleet" / "paper_figures.csv").open(encoding="utf-8", newline="") as file:
         rows = [[code(r["id"]), code(r["call"]), _inputs(r["inputs"]), r["printed"], _ours(r)] for r in csv.DictReader(file)]
-    return page("Published figures", intro, table(("Check", "Function", "Inputs", "Published", "Ours"), rows))
+    return page("Published figures", intro, table(("Check", "Function", "Inputs", "Expected", "Ours"), rows))
 
 
 def _inputs(text: str) -> str:

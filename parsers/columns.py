@@ -16,7 +16,13 @@ _HEADER_LIMIT, _COLUMNS, _EXTRAS = 8192, 200, 60
 # Columns that hold commas themselves: where the comma divides, each of their pieces has this form.
 _HOSTS, _TRES = re.compile(r"[\w.,\[\]-]{0,4000}|\(null\)|None assigned"), re.compile(r"[\w/:.-]{1,80}=[\w/.-]{0,80}|")
 _PIECES = dict.fromkeys(("nodelist", "hostnames", "nodename", "exc_nodes"), _HOSTS) | dict.fromkeys(("alloctres", "reqtres"), _TRES)
-_COMMA = re.compile(r",(?![^\[\]]{0,8000}\])")
+_COMMA = re.compile(r"\[[^\[\]]*\]|,")
+
+
+def _apart(text: str) -> list[str]:
+    """The pieces between commas that stand in no brackets."""
+    cuts = [found.start() for found in _COMMA.finditer(text) if found[0] == ","]
+    return [text[a:b] for a, b in zip([0, *(cut + 1 for cut in cuts)], [*cuts, len(text)], strict=True)]
 
 
 class Table:
@@ -43,7 +49,7 @@ class Table:
 
     def pieces(self, text: str) -> list[str]:
         """The pieces between the separators, as they stand."""
-        parts = _COMMA.split(text) if self.separator == "," else text.split(self.separator)
+        parts = _apart(text) if self.separator == "," else text.split(self.separator)
         if self.trailing and len(parts) > 1 and not parts[-1].strip():
             parts.pop()
         return parts

@@ -327,8 +327,8 @@ def _frame(entry: dict[object, object]) -> str | None:
 def _numbered(dump: Dump) -> dict[str, str]:
     """Local group number -> `name:description`, from entries; where a rank was idle, from the order in which groups were made."""
     seen = {_str(entry.get("pg_id")): dump.group(entry)[0] for entry in dump.entries}
-    numbers = sorted((n for n in dump.status if n.isdigit()), key=int)
-    names = sorted((n for n in dump.groups if n.isdigit()), key=int)
+    numbers = sorted((n for n in dump.status if n.isdecimal()), key=int)
+    names = sorted((n for n in dump.groups if n.isdecimal()), key=int)
     ordered = {n: f"{g}:{dump.groups[g][0]}" for n, g in zip(numbers, names, strict=False)} if len(numbers) == len(names) else {}
     agree = all(ordered.get(n, name) == name for n, name in seen.items())
     return (ordered if agree else {}) | seen

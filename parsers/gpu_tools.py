@@ -66,7 +66,7 @@ def _active(value: str) -> bool:
 
 
 def _some(value: str) -> bool:
-    return value.isdigit() and int(value) > 0
+    return value.isdecimal() and int(value) > 0
 
 
 def _needs(value: str) -> bool:
@@ -99,7 +99,7 @@ class SmiQuery:
 
     # GPU 00000000:3B:00.0
     _GPU = re.compile(rf"^GPU {_AT}\s*$")
-    _FIELD = re.compile(r"^(?P<indent>\s*)(?P<name>[A-Za-z][\w /()|.-]{0,50}?)\s*(?:: (?P<value>.{0,200}))?$")
+    _FIELD = re.compile(r"^(?P<indent>\s{0,80})(?P<name>[A-Za-z][\w /()|.-]{0,50}?)\s{0,80}(?:: (?P<value>.{0,200}))?$")
 
     def __init__(self) -> None:
         self.device: str | None = None

@@ -11,7 +11,7 @@ from parsers.contract import Benign, Event, Line, LineDialect, RankRecord, Recor
 _REACH = 600  # characters before and 3000 after the marker; a line may be a megabyte
 
 # gpu-a1:51000:51400 [0] NCCL INFO ...
-_SPEAKER = re.compile(r"([A-Za-z0-9][\w.-]{0,127}):(\d{1,10}):(\d{1,10}) \[(\d{1,3})\] ")
+_SPEAKER = re.compile(r"([A-Za-z0-9][\w.-]{0,63}):(\d{1,10}):(\d{1,10}) \[(\d{1,3})\] ")
 # ncclCommInitRank comm 0x55aa rank 5 nranks 16 cudaDev 5 nvmlDev 5 busId ba000 commId 0x9a1f - Init COMPLETE
 _INIT = re.compile(
     r"(?:(ncclComm\w{1,40}) )?comm (0x[0-9a-f]{1,16}) rank (\d{1,7}) n[Rr]anks (\d{1,7}) cudaDev (-?\d{1,3})"
@@ -73,7 +73,8 @@ def _near(text: str, marker: str) -> str:
 
 def _speaker(text: str, marker: str) -> tuple[str | None, int | None, int | None]:
     """Host, pid and local GPU in front of the marker; the last speaker wins where lines were glued together."""
-    spoken = _SPEAKER.findall(text[: text.find(marker)])
+    at = text.find(marker)
+    spoken = _SPEAKER.findall(text[max(0, at - _REACH) : at])
     host, pid, _, gpu = spoken[-1] if spoken else (None, None, None, None)
     return host, int(pid) if pid else None, int(gpu) if gpu else None
 

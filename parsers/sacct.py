@@ -13,6 +13,7 @@ from parsers.slurm_fields import (
     JOB_ID,
     STEP_ID,
     WAITING,
+    count,
     elapsed_s,
     excluded,
     exit_status,
@@ -75,8 +76,6 @@ def _records(row: _Attempt) -> Iterable[Record]:
 def _job(row: _Attempt, state: str | None) -> JobRecord:
     cells = row.cells
     code, signal = exit_status(cells.get("exitcode"))
-    nodes = cells.get("nnodes") or cells.get("allocnodes")
-    restarts = cells.get("restarts")
     return JobRecord(
         job_id=_id(cells),
         line=row.line_first,
@@ -86,7 +85,7 @@ def _job(row: _Attempt, state: str | None) -> JobRecord:
         partition=cells.get("partition") or None,
         state=state,
         hosts=names(cells.get("nodelist")),
-        nodes=int(nodes) if nodes else None,
+        nodes=count(cells.get("nnodes") or cells.get("allocnodes")),
         gpus=_gpus(cells),
         submit=moment(cells.get("submit")),
         start=None if state in WAITING else moment(cells.get("start")),
@@ -94,7 +93,7 @@ def _job(row: _Attempt, state: str | None) -> JobRecord:
         exit_code=code if state in ENDED else None,
         signal=signal if state in ENDED else None,
         reason=_said(cells.get("reason")),
-        restarts=int(restarts) if restarts else None,
+        restarts=count(cells.get("restarts")),
         excluded=excluded(cells.get("submitline")),
     )
 
@@ -142,8 +141,8 @@ def _gpus(cells: dict[str, str]) -> int | None:
     if asked is not None:
         return asked
     per_host, _ = gres(cells.get("allocgres") or cells.get("reqgres"))
-    nodes = cells.get("nnodes") or cells.get("allocnodes") or ""
-    return per_host * int(nodes) if per_host is not None and nodes.isdigit() else per_host
+    nodes = count(cells.get("nnodes") or cells.get("allocnodes"))
+    return per_host * nodes if per_host is not None and nodes is not None else per_host
 
 
 class _Section:

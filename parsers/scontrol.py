@@ -9,6 +9,7 @@ from parsers.contract import Dialect, Event, HostRecord, HostStateRecord, JobRec
 from parsers.slurm_fields import (
     ENDED,
     WAITING,
+    count,
     elapsed_s,
     exit_status,
     gres,
@@ -25,7 +26,7 @@ _KEY = re.compile(r"(?:^|(?<=\s))([A-Za-z][\w:/.]{0,39})=")
 # Keys whose value is the rest of the line.
 _WHOLE = frozenset({"Comment", "AdminComment", "SystemComment", "Extra", "Command", "SubmitLine"})
 # Reason=Not responding [slurm@2024-07-09T02:00:55]
-_REASON = re.compile(r"Reason=(.{0,2000}?) \[([^\[\]@]{1,64})@([^\[\]]{1,40})\]")
+_REASON = re.compile(r"Reason=((?:(?!Reason=).){0,2000}?) \[([^\[\]@]{1,64})@([^\[\]]{1,40})\]")
 _LINES, _READ = 120, 32 << 10
 
 
@@ -108,7 +109,6 @@ def _job(pairs: dict[str, str], first: int, last: int) -> Iterable[Record]:
     code, signal = exit_status(pairs.get("ExitCode"))
     job_id = _job_id(pairs)
     nodes = re.match(r"\d{1,9}", pairs.get("NumNodes", ""))
-    restarts = pairs.get("Restarts", "")
     ended = state in ENDED
     end = moment(pairs.get("EndTime")) if ended else None
     if ended:
@@ -145,7 +145,7 @@ def _job(pairs: dict[str, str], first: int, last: int) -> Iterable[Record]:
         exit_code=code if ended else None,
         signal=signal if ended else None,
         reason=None if pairs.get("Reason") in (None, "", "None") else pairs["Reason"],
-        restarts=int(restarts) if restarts.isdigit() else None,
+        restarts=count(pairs.get("Restarts")),
         excluded=names(pairs.get("ExcNodeList")),
     )
 

@@ -58,6 +58,11 @@ def moment(text: str | None) -> int | None:
     return found[0] if found else None
 
 
+def count(text: str | None) -> int | None:
+    """A plain number of at most nine digits."""
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else None
+
+
 def elapsed_s(text: str) -> float | None:
     """Seconds of `[DD-[HH:]]MM:SS[.frac]`."""
     found = _ELAPSED.fullmatch(text.strip())

@@ -95,7 +95,7 @@ def _xid(line: Line, text: str, found: re.Match[str]) -> Event | Reject:
     start = found.start() - 6 if text[: found.start()].endswith("NVRM: ") else found.start()
     made.message = text[start : start + shapes.MESSAGE].strip()
     if process:
-        made.pid = int(process["pid"]) if process["pid"].isdigit() else None
+        made.pid = int(process["pid"]) if process["pid"].isdecimal() else None
         made.attrs |= {"name": process["name"]} if process["name"] and "<" not in process["name"] else {}
     _finish(number, made, said)
     return made

@@ -98,13 +98,18 @@ def _families(book: Rulebook) -> dict[str, str]:
 
 def read(store: Store, paths: Sequence[str], book: Rulebook, zone: str | None, progress: Progress | None) -> Report:
     """Ingest paths and bring the analysis up to date."""
+    return _judged(store, paths, book, zone, progress)[0]
+
+
+def _judged(
+    store: Store, paths: Sequence[str], book: Rulebook, zone: str | None, progress: Progress | None
+) -> tuple[Report, Analysis | None]:
     from triage.ingest import Options, ingest
     from triage.pipeline import refresh
     from triage.sources import find
 
     report = ingest(store, find(paths), Options(_families(book), zone), progress or (lambda _path, _size: None))
-    refresh(store, book)
-    return report
+    return report, refresh(store, book)
 
 
 @contextmanager
@@ -143,11 +148,11 @@ def now(
 
     book = rulebook(setup.rules)
     with Store(setup.db or MEMORY) as store:
-        report = read(store, paths, book, setup.zone, progress)
-        history = load(store, book)
+        report, built = _judged(store, paths, book, setup.zone, progress)
+        history = built.history if built else load(store, book)
         if setup.db:
             history.lemons = {r["host"] for r in store.rows("lemons")}
-        analysis = judge(history, book, window)
+        analysis = built if built and window is None and not setup.db else judge(history, book, window)
         rejects = int(store.rows("reject_count")[0]["n"])
         kept = _kept(store) if for_page else None
         asked = Question(job, parse_time(at, history.now) if at else None)

@@ -21,9 +21,7 @@ BINARY = "binary data, no lines to show"
 
 # NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build
 # Driver Version                            : 570.86.15
-_DRIVER = re.compile(
-    rb"(?:NVRM: loading NVIDIA UNIX [A-Za-z0-9_ ]{0,60}  |Driver Version {0,40}: {0,4})(\d{3}\.\d{1,4}(?:\.\d{1,4})?)"
-)
+_DRIVER = re.compile(rb"(?:NVRM: loading NVIDIA UNIX [A-Za-z0-9_ ]{0,60}  |Driver Version {0,40}: {0,4})(\d{3}\.\d{1,4}(?:\.\d{1,4})?)")
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 # VBIOS Version                         : 96.00.74.00.1A
 _FIRMWARE = re.compile(rb"VBIOS Version {0,40}: {0,4}([0-9A-Fa-f.]{8,20})")

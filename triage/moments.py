@@ -10,7 +10,8 @@ from triage.faults import Fault
 SECOND = 1_000_000
 MINUTE, HOUR, DAY = 60 * SECOND, 3600 * SECOND, 86_400 * SECOND
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)")
+_NAIVE_EPOCH = EPOCH.replace(tzinfo=None)
+_DURATION = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)(ms|s|m|h|d|w)")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 
 
@@ -18,8 +19,8 @@ def micros(moment: datetime | int | None) -> int | None:
     """A naive UTC or aware datetime as microseconds since the epoch."""
     if moment is None or isinstance(moment, int):
         return moment
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return (aware - EPOCH) // timedelta(microseconds=1)
+    since = moment - (EPOCH if moment.tzinfo else _NAIVE_EPOCH)
+    return (since.days * 86_400 + since.seconds) * SECOND + since.microseconds
 
 
 def moment(ts: int) -> datetime:

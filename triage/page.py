@@ -49,20 +49,24 @@ def html(report: Report) -> str:
     graph = folded(report["graph"])
     nodes = {node["id"]: node for node in graph["nodes"]}
     root, cut = shorter(report)
-    return _environment(cut).get_template("page.html.j2").render(
-        r=report,
-        v=report["verdict"],
-        css=Markup(_text("page.css")),
-        library=library,
-        script=script,
-        hashes=Markup(" ".join(_hash(part) for part in (library, script))),
-        data=Markup(json_in_page(chart_data(report, cut))),
-        evidence=list(zip(report["evidence"], report["excerpts"], strict=True)),
-        edges=[{"from": nodes[e["source"]], "to": nodes[e["target"]], "reason": e["reason"]} for e in in_order(graph)],
-        racks=racks(report["fleet"]),
-        parts=[{"name": name, "letter": letter, "words": words} for name, letter, words in PARTS if name in used],
-        people=PEOPLE,
-        root=root,
+    return (
+        _environment(cut)
+        .get_template("page.html.j2")
+        .render(
+            r=report,
+            v=report["verdict"],
+            css=Markup(_text("page.css")),
+            library=library,
+            script=script,
+            hashes=Markup(" ".join(_hash(part) for part in (library, script))),
+            data=Markup(json_in_page(chart_data(report, cut))),
+            evidence=list(zip(report["evidence"], report["excerpts"], strict=True)),
+            edges=[{"from": nodes[e["source"]], "to": nodes[e["target"]], "reason": e["reason"]} for e in in_order(graph)],
+            racks=racks(report["fleet"]),
+            parts=[{"name": name, "letter": letter, "words": words} for name, letter, words in PARTS if name in used],
+            people=PEOPLE,
+            root=root,
+        )
     )
 
 

@@ -49,17 +49,20 @@ def stamp_of(store: Store, book: Rulebook) -> str:
     return hashlib.sha256(f"{text}\n{book.digest}".encode()).hexdigest()[:16]
 
 
-def refresh(store: Store, book: Rulebook) -> None:
-    """Rebuild the analysis tables when sources or rules have changed."""
+def refresh(store: Store, book: Rulebook) -> Analysis | None:
+    """Rebuild the analysis tables when sources or rules have changed; the analysis that they were made from, None when all was fresh."""
     stamp = stamp_of(store, book)
-    if store.meta("built") != stamp:
-        with store.transaction():
-            for _, stage in STAGES:
-                stage(store, book)
-            publish(store, judge(load(store, book), book), book)
-            if store.path != MEMORY:
-                build_recurrence(store, book)
-            store.set_meta("built", stamp)
+    if store.meta("built") == stamp:
+        return None
+    with store.transaction():
+        for _, stage in STAGES:
+            stage(store, book)
+        analysis = judge(load(store, book), book)
+        publish(store, analysis, book)
+        if store.path != MEMORY:
+            build_recurrence(store, book)
+        store.set_meta("built", stamp)
+    return analysis
 
 
 def resolve(store: Store, _book: Rulebook) -> None:
@@ -141,7 +144,7 @@ def build_jobs(store: Store, _book: Rulebook) -> None:
     _fill_gpus(store, attempts)
     for attempt in attempts:
         jobs.cost(attempt, now)
-    store.replace("jobs", _frame("jobs", [_job_row(a) for a in attempts]))
+    store.replace("jobs", _frame("jobs", _job_rows(attempts)))
     hosts = [
         {"job_id": a.job_id, "attempt": a.attempt, "host": h, "start": a.start, "end": a.end}
         for a in attempts
@@ -157,8 +160,9 @@ def _collected_hosts(store: Store) -> dict[str, tuple[int, int]]:
     return {r["host"]: (micros(r["first"]) or 0, micros(r["last_ts"]) or 0) for r in rows}
 
 
-def _job_row(attempt: Attempt) -> dict[str, Any]:
-    return {name: getattr(attempt, name) for name in TABLES["jobs"].names}
+def _job_rows(attempts: Sequence[Attempt]) -> list[dict[str, Any]]:
+    names = TABLES["jobs"].names
+    return [{name: getattr(attempt, name) for name in names} for attempt in attempts]
 
 
 def _now(store: Store) -> int | None:
@@ -389,7 +393,6 @@ def _frame(table: str, rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
 
 def _in_micros(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {**row, **{n: micros(row[n]) for n in names}}
-
 
 
 def publish(store: Store, analysis: Analysis, book: Rulebook) -> None:

@@ -40,7 +40,9 @@ PEOPLE = (
 ESSENCE = ("class", "root_code", "root_role", "root_hosts", "shared", "fleet_share", "job_end", "has_job", "operator")
 """Features that say what happened; the others are circumstances, which one more log or one more strike may change."""
 
-_KEPT = re.compile(r"^<!-- triage:keep ([a-z]{1,20}) -->[ \t]*\n(.*?)^<!-- /triage:keep \1 -->[ \t]*$", re.MULTILINE | re.DOTALL)
+_KEPT = re.compile(
+    r"^<!-- triage:keep ([a-z]{1,20}) -->[ \t]*\n((?:(?!<!-- /?triage:keep ).*\n)*)<!-- /triage:keep \1 -->[ \t]*$", re.MULTILINE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +150,7 @@ def earlier(analysis: Analysis, decision: Decision) -> list[dict[str, Any]]:
     return [row for _, _, row in sorted(found, key=lambda item: item[:2])[:MOST_EARLIER]]
 
 
-def _likeness(
-    other: Decision, devices: set[tuple[str, str]], named: set[str], hosts: set[str], class_id: str
-) -> tuple[int, str] | None:
+def _likeness(other: Decision, devices: set[tuple[str, str]], named: set[str], hosts: set[str], class_id: str) -> tuple[int, str] | None:
     theirs = other.finding.suspects
     if any((s.host or "", s.device or "") in devices for s in theirs):
         return 0, "same GPU"

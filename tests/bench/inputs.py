@@ -18,12 +18,12 @@ QUIET = (
     "systemd[1]: session-{n}.scope: Deactivated successfully.",
     "kernel: [{n}.{m:06d}] perf: interrupt took too long (2503 > 2500), lowering kernel.perf_event_max_sample_rate to 79750",
     "kernel: [{n}.{m:06d}] IPv6: ADDRCONF(NETDEV_CHANGE): veth{m:04x}: link becomes ready",
-    "dockerd[2201]: time=\"2026-03-02T04:00:00Z\" level=info msg=\"ignoring event\" container={n:x}{m:x} module=libcontainerd",
+    'dockerd[2201]: time="2026-03-02T04:00:00Z" level=info msg="ignoring event" container={n:x}{m:x} module=libcontainerd',
     "sshd[{n}]: Accepted publickey for svc-deploy from 198.51.100.{b} port {m} ssh2: ED25519 SHA256:q{n}",
     "CRON[{n}]: (root) CMD (/usr/local/sbin/collect-counters --once >/dev/null 2>&1)",
     "chronyd[1180]: Selected source 198.51.100.{b} (ntp-{b}.example)",
     "node_exporter[3110]: level=info collector=netdev duration_seconds=0.00{m} success=1 iteration={n}",
-    "kernel: [{n}.{m:06d}] audit: type=1400 audit(1772424000.{b}:{n}): apparmor=\"STATUS\" operation=\"profile_replace\" pid={m}",
+    'kernel: [{n}.{m:06d}] audit: type=1400 audit(1772424000.{b}:{n}): apparmor="STATUS" operation="profile_replace" pid={m}',
 )
 LOUD = (
     "kernel: [{n}.{m:06d}] NVRM: Xid (PCI:0000:{b:02x}:00): 13, pid={m}, name=python3, "

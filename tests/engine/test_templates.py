@@ -36,7 +36,7 @@ def one(line: str, *hosts: str) -> str:
         ("Mar  6 04:07:23 n-07 agent[88]: up", "<TIME> <HOST> agent[<NUM>]: up"),
         ("left 3:10:22, 11 of 12", "left <TIME>, <NUM> of <NUM>"),
         ("id 1b4e28ba-2fa1-11d2-883f-0016d3cca427 ok", "id <UUID> ok"),
-        ('key "a b/7" and \'c 8\' can\'t', "key <QUOTED> and <QUOTED> can't"),
+        ("key \"a b/7\" and 'c 8' can't", "key <QUOTED> and <QUOTED> can't"),
         ("open /data/set1/part-7.bin: s3+x://b.example:9000/c?d=1", "open <PATH> <PATH>"),
         ("from 10.1.2.3:4711 via fe80::1:22 dev 0000:3b:00.0", "from <ADDRESS> via <ADDRESS> dev <ADDRESS>"),
         ("at 0x7f3c00 of 12345678 sum 9f86d081884c7d65", "at <HEX> of <NUM> sum <HEX>"),

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from fuzzing import main
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tests.fuzz.fuzzing import main
 
 if __name__ == "__main__":
     main("frames")

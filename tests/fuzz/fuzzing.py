@@ -6,8 +6,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
 import atheris
 
 with atheris.instrument_imports(include=["parsers", "triage"]):

@@ -6,6 +6,7 @@ import io
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from functools import cache
+from typing import Any
 from unittest.mock import patch
 
 from parsers import DIALECTS
@@ -16,7 +17,7 @@ from triage import inflate, scanner
 from triage.repeat import Repeat
 
 # The distances of the scanner in small, kept in order, so that a few hundred bytes cross each of its borders.
-SMALL = {"SNIFF": 64, "HEAD": 16, "AHEAD": 1024, "BEHIND": 256, "LONG_LINE": 1024, "EXCERPT": 256, "LEAD": 128, "TITLE": 64}
+SMALL: dict[str, Any] = {"SNIFF": 64, "HEAD": 16, "AHEAD": 1024, "BEHIND": 256, "LONG_LINE": 1024, "EXCERPT": 256, "LEAD": 128, "TITLE": 64}
 BLOCKS = (64, 97, 256, 1000, 4096)
 PLAIN_LIMIT = 16 << 20  # bytes that are read of one packed stream
 SECTIONLESS = tuple(d for d in DIALECTS if not isinstance(d, SectionDialect))
@@ -126,7 +127,7 @@ def unpack(data: bytes) -> None:
     """A packed stream gives bytes, and at its damage an OSError or EOFError; it ends."""
     got = 0
     try:
-        stream = inflate.plain(io.BufferedReader(io.BytesIO(data)))  # type: ignore[arg-type]
+        stream = inflate.plain(io.BufferedReader(io.BytesIO(data)))
         while got < PLAIN_LIMIT and (part := stream.read1(1 << 16)):
             got += len(part)
     except (OSError, EOFError):

@@ -20,7 +20,11 @@ from parsers.shapes import HEAD, Shape
 
 CALLS = ("fullmatch", "match", "search", "finditer", "findall", "sub", "subn", "split")
 ANCHORED = {"fullmatch", "match"}
+# Tables whose patterns are taken from them and then asked for the whole of a cell or of a command.
+WHOLE = frozenset({"_KINDS", "_PIECES", "_HOSTS", "_TRES", "_COMPILED"})
 CUT = 64 << 10  # bytes; of a longer line the scanner hands on a part
+WHOLE_FILE = 1 << 20
+DOCUMENTS = frozenset(f"parsers.{name}" for name in ("flight", "json_fields", "k8s_json", "slurm_json", "torchrun"))
 MANY = "0aA_ \t.:,;-=/\"'[({<>})]|\\#x\u00e9\n"
 
 
@@ -42,7 +46,7 @@ def modules() -> Iterator[ModuleType]:
 
 
 def _inside(value: object, depth: int = 0) -> Iterator[tuple[re.Pattern[Any], int]]:
-    """Patterns in a value, its items, its fields and, of a class, its attributes; with the length of text that each is given."""
+    """Patterns in a value, its items and its fields, with the length of text that each is given."""
     if isinstance(value, re.Pattern):
         yield value, CUT
     elif depth < 5 and isinstance(value, Shape):
@@ -56,8 +60,6 @@ def _inside(value: object, depth: int = 0) -> Iterator[tuple[re.Pattern[Any], in
     elif depth < 5 and is_dataclass(value) and not isinstance(value, type):
         for field in fields(value):
             yield from _inside(getattr(value, field.name, None), depth + 1)
-    elif depth < 2 and isinstance(value, type) and value.__module__.startswith(("parsers", "triage")):
-        yield from _inside(dict(vars(value)), depth + 1)
 
 
 def _calls(tree: ast.AST) -> tuple[dict[str, set[str]], list[tuple[int, str, str]]]:
@@ -79,23 +81,37 @@ def _calls(tree: ast.AST) -> tuple[dict[str, set[str]], list[tuple[int, str, str
 def collected() -> list[Found]:
     """Each pattern once, with its hardest call: one that is only ever matched at the start is not searched for."""
     loaded = list(modules())
-    calls: defaultdict[str, set[str]] = defaultdict(set)
+    everywhere: defaultdict[str, set[str]] = defaultdict(set)
+    own: dict[str, dict[str, set[str]]] = {}
     out: dict[tuple[str | bytes, int], Found] = {}
     for module in loaded:
         named, literal = _calls(ast.parse(Path(str(module.__file__)).read_text()))
+        own[module.__name__] = named
         for name, how in named.items():
-            calls[name] |= how
+            everywhere[name] |= how
         for number, text, call in literal:
             out.setdefault((text, 0), Found(f"{module.__name__}:{number}", re.compile(text), call))
     for module in loaded:
-        for name, value in vars(module).items():
+        for name, value in _names(module):
             for pattern, length in _inside(value):
-                how = calls.get(name, set())
-                call = "match" if how and how <= ANCHORED else "search"
                 key = (pattern.pattern, pattern.flags)
-                if key not in out or (out[key].call == "match" and call == "search" and how):
-                    out[key] = Found(f"{module.__name__}.{name}", pattern, call, length)
+                if key not in out:
+                    how = own[module.__name__].get(name) or everywhere.get(name) or {"search"}
+                    given = WHOLE_FILE if module.__name__ in DOCUMENTS else length
+                    out[key] = Found(f"{module.__name__}.{name}", pattern, _hardest(name, how), given)
     return list(out.values())
+
+
+def _names(module: ModuleType) -> Iterator[tuple[str, object]]:
+    """What a module and its classes define."""
+    for name, value in vars(module).items():
+        yield name, value
+        if isinstance(value, type) and value.__module__ == module.__name__:
+            yield from vars(value).items()
+
+
+def _hardest(name: str, how: set[str]) -> str:
+    return "fullmatch" if name in WHOLE else "match" if how <= ANCHORED else "search"
 
 
 def _sample(tree: Any, stops: list[tuple[str, str]], so_far: str = "") -> str:
@@ -148,16 +164,16 @@ def _class(items: Any) -> str:
     return f"[{''.join(texts)}]" if any(texts) else r"[^\s\S]"
 
 
-def hard(found: Found) -> list[str]:
-    """Texts of the pattern's length: single characters, the fitting text and its starts again and again, each repetition run on."""
-    length, stops = found.length, []  # type: tuple[int, list[tuple[str, str]]]
+def hard(found: Found, length: int) -> list[str]:
+    """Texts of a length: single characters, the fitting text and its starts again and again, each repetition run on; in a fixed order."""
+    stops: list[tuple[str, str]] = []
     text = found.pattern.pattern if isinstance(found.pattern.pattern, str) else found.pattern.pattern.decode("latin-1")
     unicode = re.UNICODE if isinstance(found.pattern.pattern, bytes) else 0
     whole = _sample(sre.parse(text, found.pattern.flags & ~re.DEBUG & ~unicode), stops)
-    units = {whole[:1], whole, whole[:-1], whole[: len(whole) // 2], whole + "\0", *MANY, "a.", "a b ", "a=", "0:", "\0"}
-    texts = {(unit * (length // len(unit) + 1))[:length] for unit in units if unit}
+    units = (whole[:1], whole, whole[:-1], whole[: len(whole) // 2], whole + "\0", *MANY, "a.", "a b ", "a=", "0:", "\0")
+    texts = [(unit * (length // len(unit) + 1))[:length] for unit in units if unit]
     for before, unit in stops:
         if unit:
-            texts.add((before + unit * (length // len(unit)))[: length - 1] + "\0")
-            texts.add(((before + unit * 40) * (length // (len(before) + 40 * len(unit)) + 1))[:length])
-    return sorted(texts)
+            texts.append((before + unit * (length // len(unit)))[: length - 1] + "\0")
+            texts.append(((before + unit * 40) * (length // (len(before) + 40 * len(unit)) + 1))[:length])
+    return texts

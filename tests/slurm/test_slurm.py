@@ -149,7 +149,7 @@ def test_each_act_ends_the_job_as_it_did(query: Query, truth: Row, what: str, st
 @pytest.mark.parametrize("what", ["cancel", "requeue", "down"])
 def test_acts_that_end_a_job_at_once_are_timed_to_the_second(query: Query, truth: Row, what: str) -> None:
     done = act(truth, what)
-    rows = query(f"select \"end\" as stopped from jobs where job_id = '{done['jobs'][0]}' and \"end\" is not null order by start limit 1")
+    rows = query(f'select "end" as stopped from jobs where job_id = \'{done["jobs"][0]}\' and "end" is not null order by start limit 1')
     assert apart(rows[0]["stopped"], done["at"]) <= 1
 
 
