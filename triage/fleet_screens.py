@@ -64,6 +64,26 @@ def _backtest(found: Mapping[str, Any]) -> str:
     )
 
 
+_STATS: dict[str, dict[str, str]] = {
+    "by_class": {"class": "class", "incidents": "incidents", "jobs": "jobs", "gpu_hours_lost": "GPU-h lost", "share": "of incidents"},
+    "by_code": {
+        "code": "code",
+        "bursts": "bursts",
+        "lines": "lines",
+        "hosts": "hosts",
+        "mtbe_system_h": "MTBE system h",
+        "mtbe_host_h": "MTBE host h",
+    },
+    "rates": {
+        "what": "rate",
+        "failures": "failures",
+        "host_days": "host-days",
+        "per_1000_host_days": "per 1,000 host-days",
+        "interval": "interval",
+    },
+}
+
+
 def stats_screen(data: Mapping[str, Any]) -> str:
     """The main figures, a block each."""
     exposure = data["exposure"]
@@ -71,25 +91,10 @@ def stats_screen(data: Mapping[str, Any]) -> str:
         "Exposure",
         *(f"  {key.replace('_', ' '):28} {_number(value)}" for key, value in exposure.items() if isinstance(value, int | float | str)),
     ]
-    for name, columns in (
-        ("by_class", {"class": "class", "count": "count", "gpu_hours": "GPU-h", "host_hours": "host-h"}),
-        (
-            "by_code",
-            {
-                "code": "code",
-                "bursts": "bursts",
-                "lines": "lines",
-                "hosts": "hosts",
-                "mtbe_system_h": "MTBE system h",
-                "mtbe_host_h": "MTBE host h",
-            },
-        ),
-        ("rates", {"bucket": "bucket", "rate": "per 1,000 host-days", "low": "low", "high": "high", "failures": "failures"}),
-    ):
-        rows = [{k: _number(v) for k, v in row.items()} for row in data[name][:SHOWN]]
+    for name, columns in _STATS.items():
+        rows = [{key: _number(row[key]) for key in columns} for row in data[name][:SHOWN]]
         if rows:
-            shown = {k: v for k, v in columns.items() if any(k in r for r in rows)} or {k: k for k in rows[0]}
-            lines += ["", name.replace("_", " ").capitalize(), table(rows, shown)]
+            lines += ["", name.replace("_", " ").capitalize(), table(rows, columns)]
     for name in ("ettr", "availability"):
         if isinstance(data.get(name), Mapping):
             lines += ["", name.upper() if name == "ettr" else name.capitalize(), *_pairs(data[name])]
@@ -107,6 +112,8 @@ def _pairs(values: Mapping[str, Any]) -> list[str]:
 def _number(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
+    if isinstance(value, list):
+        return f"[{', '.join(_number(each) for each in value)}]"
     return "unknown" if value is None else safe(value)
 
 

@@ -4,7 +4,8 @@
 
 The folder holds a kernel log of each host (ordinary lines, 0.05 % that carry a fault), slurmctld.log, sacct's table and one job's output:
 NCCL chatter, steps, and at its end the timeouts of eight ranks a host, ten minutes after one host's GPU fell off the bus.
-A second folder holds a hundredth of that. Files are read once before, so that all find them in the page cache. Nothing is asserted.
+Then the same without the fault, so that the lines that no dialect knows are read, too, and a folder of a hundredth. `refresh` holds the
+first judging. Files are read once before, so that all find them in the page cache. Nothing is asserted.
 """
 
 from __future__ import annotations
@@ -68,21 +69,21 @@ def _stamp(when: datetime) -> bytes:
     return f"{when:%b} {when.day:2d} {when:%H:%M:%S} ".encode()
 
 
-def kernel_log(path: Path, number: int, size: int, draw: random.Random, pool: tuple[list[bytes], list[bytes]]) -> None:
-    """Lines spread evenly over the hours; the first host's GPU falls off the bus at FAULT."""
+def kernel_log(path: Path, host_name: str, size: int, draw: random.Random, pool: tuple[list[bytes], list[bytes]], fault: bool) -> None:
+    """Lines spread evenly over the hours; with `fault`, a GPU falls off the bus at FAULT."""
     quiet, loud = pool
     seconds, average = HOURS * 3600, sum(map(len, quiet)) / len(quiet) + 23
     every = max(10, round(seconds * average / size))
     each = max(1, round(size / average / (seconds / every)))
-    name = host(number).encode() + b" "
+    name = host_name.encode() + b" "
     with path.open("wb") as file:
-        for second in range(number % every, seconds, every):
+        for second in range(0, seconds, every):
             when = START + timedelta(seconds=second)
             frame = _stamp(when) + name
             bodies = draw.choices(quiet, k=each)
             if draw.random() < each * inputs.SHARE:
                 bodies[0] = draw.choice(loud)
-            if number == 0 and when <= FAULT < when + timedelta(seconds=every):
+            if fault and when <= FAULT < when + timedelta(seconds=every):
                 bodies[-1] = b"kernel: [91142.118233] NVRM: Xid (PCI:0000:3b:00): 79, pid=4242, name=python3, GPU has fallen off the bus.\n"
             file.write(frame + frame.join(bodies))
 
@@ -135,12 +136,13 @@ def scheduler(folder: Path, hosts: int) -> None:
     (folder / "sacct.txt").write_text("\n".join(rows) + "\n")
 
 
-def build(folder: Path, hosts: int, size: int) -> None:
-    """An incident folder of about `size` bytes."""
+def build(folder: Path, hosts: int, size: int, fault: bool) -> None:
+    """An incident folder of about `size` bytes; with `fault` the first host has one."""
     draw = random.Random(inputs.SEED)
     pool = inputs.fill(inputs.QUIET, 4000, draw), inputs.fill(SIGNS, 400, draw)
     for number in range(hosts):
-        kernel_log(folder / f"{host(number)}.kern.log", number, size * 85 // 100 // hosts, draw, pool)
+        path = folder / f"{host(number)}.kern.log"
+        kernel_log(path, host(number), size * 85 // 100 // hosts, draw, pool, fault and number == 0)
     job_output(folder / f"slurm-{JOB}.out", hosts, size * 15 // 100, draw)
     scheduler(folder, hosts)
 
@@ -161,10 +163,10 @@ def run(folder: Path) -> tuple[float, dict[str, float], str, float]:
 
 
 def rows(size: int, hosts: int) -> Iterator[str]:
-    for share in (100, 1):
+    for share, fault in ((100, True), (100, False), (1, True)):
         with tempfile.TemporaryDirectory(prefix="now-bench-") as name:
             folder = Path(name)
-            build(folder, max(2, hosts * share // 100), size * 1_000_000 * share // 100)
+            build(folder, max(2, hosts * share // 100), size * 1_000_000 * share // 100, fault)
             total = sum(len(path.read_bytes()) for path in folder.iterdir())
             seconds, stages, answer, peak = run(folder)
             parts = " | ".join(f"{stages.get(stage, 0.0):.2f}" for stage in STAGES)
