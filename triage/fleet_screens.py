@@ -160,9 +160,12 @@ def checkpoint_screen(data: Mapping[str, Any]) -> str:
 
 
 def figures_screen(data: Mapping[str, Any]) -> str:
-    """Named figures, one a line."""
-    return "\n".join(
-        f"{key.replace('_', ' '):18} {_number(value)}"
-        for key, value in data.items()
-        if key not in ("schema", "inputs") and not isinstance(value, dict | list)
-    )
+    """Named figures, one a line; a figure that could not be made is left out."""
+    shown = {k: v for k, v in data.items() if k not in ("schema", "inputs") and v is not None and not isinstance(v, dict | list)}
+    return "\n".join(_figure(key, value) for key, value in shown.items())
+
+
+def _figure(key: str, value: object) -> str:
+    if key.endswith("_s") and isinstance(value, int | float):
+        key, value = key.removesuffix("_s"), span(value)
+    return f"{key.replace('_', ' '):18} {_number(value)}"

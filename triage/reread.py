@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from triage.jobs import Attempt
 
 BLOCK, LONG_LINE, CUT = 4 << 20, 64 << 10, 1000
-LIMIT = 2_000_000
+LIMIT = 500_000
 MOST_HEALTHY = 3
 _PROBES = 64
 

@@ -18,7 +18,7 @@ SETTLED = ("none", "T23")
 def look(store: Store, decision: Decision, history: History, deep: bool) -> list[dict[str, Any]]:
     """Rows of `templates` for the incident; none where its cause is confirmed and no deep look was asked for.
 
-    Reads the incident's sources again, at most 2 million lines of them, with `deep` 50 million.
+    Reads the incident's sources again, at most 500,000 lines of them, with `deep` 50 million.
     """
     from triage import reread, templates
 
