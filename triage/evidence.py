@@ -40,7 +40,8 @@ def _groups(finding: Finding) -> Iterable[tuple[str, list[Burst]]]:
         if role is None:
             continue
         single = role in ("root", "operator", "precursor") and burst.family != "training"
-        place = (burst.host, burst.device) if single and finding.shared == "none" else ()
+        beside = burst.role == "root" and role == "precursor" and not _on_suspect(burst, finding)
+        place = (burst.host, burst.device) if single and not beside and finding.shared == "none" else ()
         groups[(role, burst.code, burst.state if burst.family == "scheduler" else None, *place)].append(burst)
     if finding.root is not None and all(finding.root.burst_id != b.burst_id for g in groups.values() for b in g):
         yield "root", [finding.root]
@@ -65,7 +66,7 @@ def part_of(burst: Burst, finding: Finding) -> str | None:
 
 
 def _on_suspect(burst: Burst, finding: Finding) -> bool:
-    """A warning sign tells something only of a host that is suspected, or where nobody is."""
+    """A sign tells something only of a host that is suspected, or where nobody is; elsewhere it is counted, not listed."""
     hosts = {s.host for s in finding.suspects if s.host}
     return not hosts or burst.host in hosts
 

@@ -583,10 +583,12 @@ def _find_victims(finding: Finding, history: History) -> None:
     why = "its job gave way" if incident.job_end == "preempted" else "no fault in its own logs; it only waited"
     silent = "no kernel log of it here; it printed no fault"
     low, high = incident.low or 0, incident.high or 0
+    ill = {b.host for b in incident.bursts if b.host and b.role == "root"}
     for host in incident.hosts:
         if host not in guilty:
             quiet = history.covered(host, "kernel", low, high)
-            finding.victims.append((host, why if quiet or incident.job_end == "preempted" else silent))
+            own = "its own faults do not explain this end" if host in ill else ""
+            finding.victims.append((host, why if incident.job_end == "preempted" else own or (why if quiet else silent)))
 
 
 class Strikes:
