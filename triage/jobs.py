@@ -176,10 +176,14 @@ def _apply_acts(attempts: list[Attempt], acts: Sequence[Row]) -> None:
 
 
 def _acted_on(attempts: Sequence[Attempt], act: Row) -> Attempt | None:
-    """An act belongs to the attempt that it ended: the one with the nearest end, else the one that ran."""
+    """An act belongs to the attempt that it ended: the one with the nearest end, else the one that ran.
+
+    Without a time it is of an attempt that is known to have ended so (sacct's default columns tell no times), else of the last.
+    """
     ts = act["ts"]
     if ts is None:
-        return attempts[-1] if attempts else None
+        alike = [a for a in attempts if act["state"] and a.state == act["state"]]
+        return next(reversed(alike or attempts), None)
     ended = [a for a in attempts if a.end is not None and abs(a.end - ts) <= SAME_END and (a.start is None or a.start <= ts + SECOND)]
     if ended:
         return min(ended, key=lambda a: abs((a.end or 0) - ts))

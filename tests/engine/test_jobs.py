@@ -145,3 +145,11 @@ def test_hosts_that_the_scheduler_lists_stay() -> None:
     made = attempt(hosts=("n1",))
     jobs.add_collected_hosts([made], {"n9": (at("09:00:00"), at("12:00:00"))})
     assert made.hosts == ["n1"]
+
+
+def test_an_act_without_a_time_is_of_the_attempt_that_ended_so() -> None:
+    """A row of sacct's default columns, beside a table that tells the times."""
+    running = {"start": "10:42:00", "hosts": ["n1", "n3"]}
+    records = [record("7", "sacct", state="REQUEUED", **FIRST), record("7", "sacct", state="RUNNING", **running)]
+    made = jobs.build(records, [act("slurm.job_end", "7", None, state="REQUEUED")])
+    assert shown(made, "state") == [("REQUEUED",), ("RUNNING",)]
