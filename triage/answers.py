@@ -115,7 +115,7 @@ def answer(
     history = analysis.history
     decision = chosen or choose(analysis, asked)
     if decision is None:
-        return _quiet(analysis, asked, rejects, nothing_read)
+        return _quiet(analysis, book, asked, rejects, nothing_read)
     finding = decision.finding
     offered = spares.build(decision, history)
     commands = commands_of(decision, book, offered)
@@ -158,7 +158,7 @@ def _suspect(suspect: Any) -> dict[str, Any]:
     return {name: getattr(suspect, name) for name in ("host", "device", "rank", "role", "score", "why")}
 
 
-def _quiet(analysis: Analysis, asked: Question, rejects: int, nothing_read: bool) -> dict[str, Any]:
+def _quiet(analysis: Analysis, book: Rulebook, asked: Question, rejects: int, nothing_read: bool) -> dict[str, Any]:
     """No incident: a healthy, an empty or an unknown job's answer."""
     history = analysis.history
     attempts = [a for a in history.attempts if asked.job is None or _is_job(a, asked.job)]
@@ -169,16 +169,32 @@ def _quiet(analysis: Analysis, asked: Question, rejects: int, nothing_read: bool
     else:
         what = f"job {asked.job}" if asked.job else "what was read"
         summary = f"nothing found in {what}: no fault, hang or slow-down"
-    empty: dict[str, Any] = {k: [] for k in ("suspects", "victims", "at_risk", "evidence", "alternatives", "missing", "commands", "spares")}
+    empty: dict[str, Any] = {k: [] for k in ("suspects", "victims", "at_risk", "evidence", "alternatives", "commands", "spares")}
     return {
         "schema": SCHEMA,
         "verdict": {**SILENT, "rule_id": "nothing-found", "summary": summary, "reason": summary, "start": None, "end": None},
         **empty,
+        "missing": [row for a in attempts if (row := _dumps_missing(history, (a.job_id, a.attempt), book)) is not None],
         "jobs": [_attempt(a) for a in attempts[-20:]],
         "others": others(analysis, None),
         "coverage": coverage(history),
         "rejects": rejects,
     }
+
+
+def _dumps_missing(history: History, key: tuple[str, int], book: Rulebook) -> dict[str, str] | None:
+    """The dumps of ranks that the others' groups name: of a rank that stopped for good there is often none."""
+    from triage.collectives import examine
+
+    dumps = history.dumps.get(key)
+    ranks = examine(dumps, len(history.ranks.get(key, {})) or None).missing if dumps else []
+    if not ranks:
+        return None
+    shown = ", ".join(map(str, ranks[:8])) + (" ..." if len(ranks) > 8 else "")
+    wanted = next((c for c in book.class_("T13").collect if "flight-recorder" in c.what), None)
+    command = filled(wanted.command, dict.fromkeys(BLANKS), True) if wanted else ""
+    why = "the dumps that are here name it; a rank that was killed or stuck before it could write one is the suspect"
+    return {"what": f"flight-recorder dump of rank {shown}", "why": why, "command": command}
 
 
 def _attempt(attempt: Attempt) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def now_screen(answer: Mapping[str, Any], titles: Mapping[str, str], sentence: s
     size = size or width()
     verdict = answer["verdict"]
     if verdict["class"] == "none":
-        return "\n".join([safe(verdict["summary"]), *_rest(answer, size), *_read(answer)])
+        return "\n".join([safe(verdict["summary"]), *block("Missing", _missing(answer), size), *_rest(answer, size), *_read(answer)])
     lines = [_head(answer, titles, size), ""]
     lines += block("Do now", _do_now(answer, sentence), size)
     lines += block("Why", _why(answer, size - LABEL), size)

@@ -9,6 +9,7 @@ import pytest
 from tests.engine.rows import at, attempt, burst, history
 from triage import answers, pipeline
 from triage.answers import Question, choose
+from triage.collectives import Dump, Group
 from triage.history import Burst
 from triage.jobs import Attempt
 from triage.pipeline import Analysis
@@ -141,3 +142,12 @@ def test_a_quiet_answer_says_what_was_asked(book: Rulebook) -> None:
     assert "job 8842" in answered(book, quiet, job="8842")["verdict"]["summary"]
     nothing = answers.answer(Analysis(history([], [])), book, Question(), 0, nothing_read=True)
     assert nothing["verdict"]["summary"].startswith("nothing was read")
+
+
+def test_a_quiet_answer_asks_for_the_dump_that_is_not_there(book: Rulebook) -> None:
+    """Dumps without an operation in flight, of all ranks of the group but one."""
+    group = Group(frozenset(range(4)))
+    dumps = {("8842", 0): [Dump(rank, groups={"0:default_pg": group}) for rank in (0, 1, 3)]}
+    quiet = answered(book, judged(book, [attempt(state="COMPLETED")], dumps=dumps))
+    assert quiet["verdict"]["class"] == "none"
+    assert [row["what"] for row in quiet["missing"]] == ["flight-recorder dump of rank 2"]
