@@ -272,7 +272,7 @@ class _Pass:
         self._sample(self.done, stop)
         at = self._read_section(stop) if self.section or self.skipping else self.done
         while (spot := self._next_spot(stop)) is not None:
-            if spot.start < at:
+            if spot.end < at:  # in a section; an excerpt of a long line may well start in a part that lies behind
                 continue
             self._move_to(spot.line_start)
             self._candidate(spot, stop)

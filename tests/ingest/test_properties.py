@@ -50,6 +50,14 @@ def test_blocks_change_nothing(data: bytes, block: int) -> None:
     assert tables(data * 3, block, apart=True) == whole
 
 
+def test_a_needle_behind_the_cut_of_a_long_line_is_read() -> None:
+    """A line that is taken in parts, a needle at each place around the ends of the parts."""
+    fault = b"NVRM: Xid (PCI:0000:3b:00): 74, pid=1, NVLink: fatal error"
+    for place in range(69_000, 75_000, 97):
+        data = b"Mar  2 04:00:00 qx-01 kernel: " + b"a" * place + b" " + fault + b" " + b"b" * 130_000 + b"\n"
+        assert tables(data, 4096) == tables(data, 1 << 22), place
+
+
 @SLOW
 @given(logs())
 def test_a_repeated_line_reads_as_if_parsed(data: bytes) -> None:
