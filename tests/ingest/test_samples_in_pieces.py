@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.ingest.test_properties import raw, read, tables
+from tests.ingest.tables import raw, read
+from tests.ingest.test_properties import tables
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 FILES = sorted(
