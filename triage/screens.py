@@ -90,20 +90,23 @@ def _do_now(answer: Mapping[str, Any], sentence: str) -> list[str]:
 
 
 def _why(answer: Mapping[str, Any], size: int) -> list[str]:
+    """The evidence in order of time; where it is more than fits, the root stays."""
     rows = answer["evidence"]
-    important = [r for r in rows if r["role"] in ("root", "operator")]
-    kept = [r for r in rows if r in important[:4] or r["role"] not in ("root", "operator")]
+    told = [at for at, row in enumerate(rows) if row["role"] in ("root", "operator")][:4]
+    others = [at for at, row in enumerate(rows) if row["role"] not in ("root", "operator")]
+    shown = sorted([*told, *others[: EVIDENCE_LINES - len(told)]])
+    left_out = len(told) + len(others) - len(shown)
     lines = []
-    for row in kept[:EVIDENCE_LINES]:
+    for row in (rows[at] for at in shown):
         stamp = f"{row['ts'][11:19]}Z" if row["ts"] else "        -"
         where = f"{safe(row['source']).rsplit('/', 1)[-1]}:{row['line']}"
         role = row["role"]
-        who = safe(row["host"] or "")
+        who = "" if row["host"] and row["text"].startswith(f"{row['host']} ") else safe(row["host"] or "")
         room = size - len(stamp) - len(who) - len(where) - len(role) - 8
         text = cut(safe(row["text"]), max(20, room))
         lines.append(f"{stamp} {who}{' ' if who else ''}{text:{max(20, room)}}  {where}  {role}")
-    if len(kept) > EVIDENCE_LINES:
-        lines.append(f"          and {len(kept) - EVIDENCE_LINES} more: triage report")
+    if left_out:
+        lines.append(f"          and {left_out} more: triage report")
     return lines
 
 

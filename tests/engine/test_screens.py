@@ -103,3 +103,13 @@ def test_safe_text_is_one_line_of_plain_characters(text: str) -> None:
 )
 def test_hosts_are_folded(hosts: list[str], text: str) -> None:
     assert screens.folded(hosts).endswith(text)
+
+
+def test_the_root_stays_where_more_came_before_it_than_fits() -> None:
+    before = [
+        {"source": "a.log", "line": n, "ts": "2026-06-01T09:00:00Z", "host": "n2", "text": "sign", "role": "precursor"} for n in range(30)
+    ]
+    root = {"source": "b.log", "line": 7, "ts": "2026-06-01T10:00:00Z", "host": "n1", "text": "n1 the root", "role": "root"}
+    shown = lines(evidence=[*before, root])
+    assert any("b.log:7" in line and "n1 n1" not in line for line in shown)
+    assert any(f"and {31 - screens.EVIDENCE_LINES} more" in line for line in shown)
