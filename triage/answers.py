@@ -324,8 +324,10 @@ def _have(what: str, finding: Any, history: History, fill: Fill) -> bool:
 
 
 def _distinct(rows: list[dict[str, str]]) -> list[dict[str, str]]:
-    seen: set[str] = set()
-    return [r for r in rows if not (r["what"] in seen or seen.add(r["what"]))]  # type: ignore[func-returns-value]
+    by_what: dict[str, dict[str, str]] = {}
+    for row in rows:
+        by_what.setdefault(row["what"], row)
+    return list(by_what.values())
 
 
 def fill_of(decision: Decision, history: History) -> Fill:

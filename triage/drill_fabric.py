@@ -6,7 +6,7 @@ import json
 import pickle
 
 from triage import drill_lines as say
-from triage.drill_plots import COLLECT, SURE, TAKE_HOST, blameless, faulted, noise, opening, plot, records
+from triage.drill_plots import COLLECT, SURE, TAKE_HOST, blameless, failed, faulted, noise, opening, plot, records
 from triage.drill_scene import Scene, hostlist
 from triage.drill_truth import Case
 
@@ -37,9 +37,7 @@ def link_flaps(s: Scene) -> Case:
     say.completions(s, f"10.21.9.{s.hosts.index(host) + 1}", s.others(host)[:4])
     say.completions(s, f"10.21.9.{s.hosts.index(host) + 1}", s.others(host)[:2], 5)
     s.end = fault + 40
-    say.step_killed(s, s.end - 1)
-    records(s, "FAILED")
-    s.quiet()
+    failed(s)
     noise(s, fault, host)
     return Case(
         "",
@@ -59,9 +57,7 @@ def link_stays_down(s: Scene) -> Case:
         "mlx5_core 0000:5e:00.0 mlx5_3: Port: 1 Link DOWN",
     )
     s.end = say.timeouts(s, fault + 1, 600000) + 20
-    say.step_killed(s, s.end - 1)
-    records(s, "FAILED")
-    s.quiet()
+    failed(s)
     noise(s, fault, host)
     return Case(
         "",
@@ -82,9 +78,7 @@ def leaf_switch_restarts(s: Scene) -> Case:
             s.log(host, fault + 95 + n / 9, f"mlx5_core 0000:5e:00.{port} mlx5_{port}: Port: 1 Link ACTIVE")
     say.completions(s, "10.21.9.1", s.hosts[1:4])
     s.end = fault + 30
-    say.step_killed(s, s.end - 1)
-    records(s, "FAILED")
-    s.quiet()
+    failed(s)
     s.extra["topology.conf"] = (
         f"SwitchName=leaf7 Nodes={hostlist(under)}\nSwitchName=leaf8 Nodes={s.hosts[-1]}\nSwitchName=spine1 Switches=leaf[7-8]\n"
     )
@@ -101,9 +95,7 @@ def completions_without_a_link_event(s: Scene) -> Case:
     fault = _fault(s)
     say.completions(s, "10.21.9.77", s.hosts)
     s.end = fault + 30
-    say.step_killed(s, s.end - 1)
-    records(s, "FAILED")
-    s.quiet()
+    failed(s)
     return Case(
         "",
         "Completion errors, and no host saw a link event",

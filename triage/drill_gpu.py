@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from triage import drill_lines as say
-from triage.drill_plots import COLLECT, MEND, SURE, TAKE_HOST, blameless, faulted, noise, opening, plot, records
+from triage.drill_plots import COLLECT, MEND, SURE, TAKE_HOST, blameless, failed, faulted, noise, opening, plot, records
 from triage.drill_scene import Scene
 from triage.drill_truth import Case
 
@@ -435,9 +435,7 @@ def mmu_on_every_host(s: Scene) -> Case:
     for rank in (0, 1, 8, 9):
         s.out.append(f"[rank{rank}]: RuntimeError: CUDA error: an illegal memory access was encountered")
     s.end = fault + 9
-    say.step_killed(s, s.end - 1)
-    records(s, "FAILED")
-    s.quiet()
+    failed(s)
     return Case(
         "",
         "The same MMU fault on every host of one job",
@@ -554,9 +552,7 @@ def nonfatal_nvlink_beside_a_program_fault(s: Scene) -> Case:
         say.raised(
             s, rank, "ValueError: expected sequence of length 4096 at dim 1 (got 4095)", [("/srv/job/data/collate.py", 58, "collate")]
         )
-    say.step_killed(s, s.end - 1)
-    records(s, "FAILED")
-    s.quiet()
+    failed(s)
     return Case(
         "",
         "A non-fatal NVLink line long before a ValueError",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from triage import drill_lines as say
-from triage.drill_plots import COLLECT, MEND, SURE, TAKE_HOST, blameless, faulted, noise, opening, plot, records
+from triage.drill_plots import COLLECT, MEND, SURE, TAKE_HOST, blameless, failed, faulted, noise, opening, plot, records
 from triage.drill_scene import Scene, hostlist, stamp
 from triage.drill_truth import Case
 
@@ -322,9 +322,7 @@ def file_server_evicts_all(s: Scene) -> Case:
     for host in s.hosts:
         s.out.append(f"[rank{s.rank(host)}]: OSError: [Errno 5] Input/output error: '/scratch/run/ckpt/part_{s.rank(host):03d}.pt'")
     s.end = fault + 200
-    say.step_killed(s, s.end - 1)
-    records(s, "FAILED")
-    s.quiet()
+    failed(s)
     return Case(
         "",
         "A file server evicts its clients",
@@ -341,9 +339,7 @@ def nfs_server_hangs(s: Scene) -> Case:
         s.log(host, fault + n, "nfs: server nas-proj not responding, still trying")
         s.log(host, fault + 150 + n, f"INFO: task pt_main_thread:3010{n} blocked for more than 122 seconds.")
     s.end = say.timeouts(s, fault + 4, 600000) + 20
-    say.step_killed(s, s.end - 1)
-    records(s, "FAILED")
-    s.quiet()
+    failed(s)
     return Case(
         "",
         "The NFS server stops answering; every rank times out",
@@ -376,9 +372,7 @@ def local_nvme_fails(s: Scene) -> Case:
     say.peer_closed(s, host, s.others(host)[:2])
     s.end = fault + 12
     say.task_exit(s, host)
-    say.step_killed(s, s.end - 1)
-    records(s, "FAILED")
-    s.quiet()
+    failed(s)
     noise(s, fault, host)
     return Case(
         "",
@@ -452,9 +446,7 @@ def one_client_loses_the_server(s: Scene) -> Case:
     say.raised(s, s.rank(host, 2), "OSError: [Errno 108] Cannot send after transport endpoint shutdown: '/scratch/data/shard_17.bin'")
     say.peer_closed(s, host, s.others(host)[:2])
     s.end = fault + 14
-    say.step_killed(s, s.end - 1)
-    records(s, "FAILED")
-    s.quiet()
+    failed(s)
     return Case(
         "",
         "One client is evicted, the others are not",

@@ -52,6 +52,13 @@ def records(s: Scene, state: str, code: str = "1:0", controller: Callable[[], No
         s.extra["sinfo.txt"] = say.sinfo((("idle", s.spares[:2]), ("drain", s.spares[2:]), ("alloc", s.hosts)))
 
 
+def failed(s: Scene) -> None:
+    """The job's end as all see it: its step is killed, the scheduler says FAILED, the other hosts' logs go on."""
+    say.step_killed(s, s.end - 1)
+    records(s, "FAILED")
+    s.quiet()
+
+
 def noise(s: Scene, around: float, culprit: str) -> None:
     """Things that look like causes and are none, on healthy hosts."""
     healthy = s.others(culprit)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from triage import drill_lines as say
-from triage.drill_plots import COLLECT, MEND, SURE, TAKE_HOST, blameless, faulted, noise, opening, plot, records
+from triage.drill_plots import COLLECT, MEND, SURE, TAKE_HOST, blameless, failed, faulted, noise, opening, plot, records
 from triage.drill_scene import Attempt, Scene, framed, stamp
 from triage.drill_truth import Case
 
@@ -196,9 +196,7 @@ def program_memory_hog_kills_the_daemon(s: Scene) -> Case:
     say.raised(s, s.rank(host, 2), "RuntimeError: DataLoader worker (pid 51210) is killed by signal: Killed. ")
     s.end = fault + 9
     say.peer_closed(s, host, s.others(host)[:2])
-    say.step_killed(s, s.end - 1)
-    records(s, "FAILED")
-    s.quiet()
+    failed(s)
     return Case(
         "",
         "The host itself runs out of memory",
@@ -270,9 +268,7 @@ def stale_file_handles_everywhere(s: Scene) -> Case:
             [("/srv/job/data/loader.py", 41, "read")],
         )
     s.end = fault + 7
-    say.step_killed(s, s.end - 1)
-    records(s, "FAILED")
-    s.quiet()
+    failed(s)
     return Case(
         "",
         "Stale file handles on every host",
@@ -484,9 +480,7 @@ def file_server_and_a_remapped_row(s: Scene) -> Case:
         )
         s.out.append(f"[rank{s.rank(name)}]: OSError: [Errno 5] Input/output error: '/fast/ckpt/part_{s.rank(name)}.pt'")
     s.end = fault + 190
-    say.step_killed(s, s.end - 1)
-    records(s, "FAILED")
-    s.quiet()
+    failed(s)
     return Case(
         "",
         "A file server evicts all clients; one host also has a remapped row",

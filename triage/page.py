@@ -72,7 +72,7 @@ def html(report: Report) -> str:
 
 @cache
 def _text(name: str) -> str:
-    return files("triage").joinpath("templates", name).read_text(encoding="utf-8")
+    return files("triage").joinpath("layouts", name).read_text(encoding="utf-8")
 
 
 def _hash(script: str) -> str:

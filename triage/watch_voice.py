@@ -34,7 +34,17 @@ def todo(data: Mapping[str, Any]) -> list[str]:
     return [f"  $ {safe(row['command'])}" for row in data["commands"] if row["command"]]
 
 
-class Lines:
+class OnChange:
+    """Speaks of changes alone: the same verdict from more lines, and a look that found nothing, pass in silence."""
+
+    def again(self, answer: Answer) -> None:
+        """Nothing new."""
+
+    def status(self, seen: Progress) -> None:
+        """Nothing new."""
+
+
+class Lines(OnChange):
     """One line for each change, and under it the commands to run."""
 
     def __init__(self, out: Callable[[str], None], commands: bool) -> None:
@@ -50,18 +60,12 @@ class Lines:
         for line in todo(answer.data) if self._commands else ():
             self._out(line)
 
-    def again(self, answer: Answer) -> None:
-        """Silent."""
-
-    def status(self, seen: Progress) -> None:
-        """Silent."""
-
     def note(self, text: str) -> None:
         """Print it."""
         self._out(f"{_clock()} note: {safe(text)}")
 
 
-class Records:
+class Records(OnChange):
     """One JSON object a line: the answer of `triage now` with `at` and `told`, or a note."""
 
     def __init__(self, out: Callable[[str], None]) -> None:
@@ -70,12 +74,6 @@ class Records:
     def verdict(self, answer: Answer, told: bool) -> None:
         """Print it."""
         self._out(json.dumps({"at": _clock(), "kind": "verdict", "told": told, **answer.data}, ensure_ascii=True, default=str))
-
-    def again(self, answer: Answer) -> None:
-        """Silent."""
-
-    def status(self, seen: Progress) -> None:
-        """Silent."""
 
     def note(self, text: str) -> None:
         """Print it."""

@@ -39,7 +39,7 @@ MOST_LANES, LANE, LEFT, WIDE = 14, 26, 170, 1000
 @cache
 def text_of(name: str) -> str:
     """A file of ours: of the report, or of the site."""
-    folder = "templates" if name in REPORTS_OWN else "templates/serve"
+    folder = "layouts" if name in REPORTS_OWN else "layouts/serve"
     return files("triage").joinpath(*folder.split("/"), name).read_text(encoding="utf-8")
 
 
