@@ -14,7 +14,7 @@ from triage.decisions import Decision, summary_of
 from triage.evidence import rows_of
 from triage.history import History
 from triage.identity import UNKNOWN_JOB
-from triage.jobs import Attempt
+from triage.jobs import ACCOUNTING, Attempt
 from triage.moments import MINUTE, iso
 
 if TYPE_CHECKING:
@@ -318,6 +318,8 @@ def _have(what: str, finding: Any, history: History, fill: Fill) -> bool:
         host, incident = fill["host"], finding.incident
         low = incident.start or incident.low or 0
         return host is None or history.covered(host, "kernel", low - 10 * MINUTE, (incident.end or low) + 10 * MINUTE)
+    if "scheduler record" in text:
+        return finding.incident.attempt is not None and bool(ACCOUNTING & set(finding.incident.attempt.known_from.split()))
     if "flight-recorder" in text:
         return finding.hang is not None and not finding.hang.missing
     return "sel" in text and any(b.host == fill["host"] and b.code in SEL_CODES for b in finding.incident.bursts)

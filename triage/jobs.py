@@ -14,6 +14,7 @@ from triage.moments import MINUTE, SECOND
 
 SAME_START = 4 * SECOND  # accounting cuts fractions; backfill and the controller log differ by a second or two
 SAME_END = 30 * SECOND  # a job completes some seconds after the act that ended it
+ACCOUNTING = {"sacct", "sacct_json", "slurm_json"}
 TRUST = ("sacct", "sacct_json", "slurm_json", "scontrol", "squeue", "slurmctld", "k8s")
 LIVE = {"RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING"}
 WAITING = {"PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT"}

@@ -323,6 +323,8 @@ def _lay_over(folder: Path, texts: Mapping[str, str], entries: Entries, faults: 
     if not folder.is_dir():
         raise RuleError([Fault(str(folder), 1, "--rules", "is no folder")])
     site_texts = read(folder, str(folder), faults)
+    if not site_texts and not faults:
+        raise RuleError([Fault(str(folder), 1, "--rules", f"holds no rule file; write one of {', '.join((*KINDS, *CATALOGUES))}")])
     site = entries_of(site_texts, str(folder), True, faults)
     for name, rows in site.items():
         names_once(KINDS[name], rows, faults)

@@ -151,3 +151,10 @@ def test_a_quiet_answer_asks_for_the_dump_that_is_not_there(book: Rulebook) -> N
     quiet = answered(book, judged(book, [attempt(state="COMPLETED")], dumps=dumps))
     assert quiet["verdict"]["class"] == "none"
     assert [row["what"] for row in quiet["missing"]] == ["flight-recorder dump of rank 2"]
+
+
+@pytest.mark.parametrize(("basis", "asked"), [("sacct", False), ("slurmctld", True)])
+def test_accounting_that_is_here_is_not_asked_for(book: Rulebook, basis: str, asked: bool) -> None:
+    job = attempt(state="FAILED", exit_code=1, known_from=basis)
+    wanted = [row["what"] for row in answered(book, judged(book, [job]))["missing"]]
+    assert any("scheduler record" in what for what in wanted) == asked

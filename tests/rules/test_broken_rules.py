@@ -53,6 +53,12 @@ def test_bytes_that_are_no_rules(tmp_path: Path, data: bytes) -> None:
         rulebook.load(tmp_path)
 
 
+def test_a_folder_without_rules(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("none here")
+    with pytest.raises(rulebook.RuleError, match="holds no rule file; write one of"):
+        rulebook.load(tmp_path)
+
+
 def test_no_folder(tmp_path: Path) -> None:
     with pytest.raises(rulebook.RuleError, match="is no folder"):
         rulebook.load(tmp_path / "absent")
