@@ -325,7 +325,8 @@ def bursts(
         "rank": "rank",
         "message": "message",
     }
-    rows = [{**b, "when": (b["first"] or "-")[:19]} for b in data["bursts"]]
+    # an end of a job that ran well is no news; JSON holds all
+    rows = [{**b, "when": (b["first"] or "-")[:19]} for b in data["bursts"] if b["role"] != "fact" or code]
     _emit(data, form, lambda: _table(rows, columns, "no burst"))
 
 

@@ -111,7 +111,7 @@ def _pairs(values: Mapping[str, Any]) -> list[str]:
 
 def _number(value: object) -> str:
     if isinstance(value, float):
-        return f"{value:.4g}"
+        return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"
     if isinstance(value, list):
         return f"[{', '.join(_number(each) for each in value)}]"
     return "unknown" if value is None else safe(value)

@@ -243,7 +243,9 @@ def _of_bursts(bursts: list[Burst], history: History, threshold: Threshold) -> I
     times = [t for b in bursts for t in (b.first, b.last) if t is not None]
     hosts = sorted({b.host for b in bursts if b.host})
     start, end = min(times, default=None), max(times, default=None)
-    incident = Incident(f"host-{first.burst_id}", "host" if len(hosts) == 1 else "shared", start, end, start, end, None, hosts, [], bursts)
+    incident = Incident(
+        f"host-{_short(first.burst_id)}", "host" if len(hosts) == 1 else "shared", start, end, start, end, None, hosts, [], bursts
+    )
     if start is not None and end is not None:
         incident.low = start - int(threshold("cause_window_before") * SECOND)
         incident.high = end + int(threshold("cause_window_after") * SECOND)
@@ -255,3 +257,9 @@ def _of_bursts(bursts: list[Burst], history: History, threshold: Threshold) -> I
             if b.burst_id not in known and b.job_id is None
         ]
     return incident
+
+
+def _short(burst_id: str) -> str:
+    """A burst's id with twelve digits of its source's digest: enough to tell sources apart, few enough to type."""
+    digest, _, place = burst_id.partition(":")
+    return f"{digest[:12]}:{place}"

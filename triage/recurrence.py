@@ -258,7 +258,7 @@ def _why(row: dict[str, object], codes: list[tuple[str, int]], spared: list[tupl
     lines = []
     count, days = float(str(row["count"])), float(str(row["days"]))
     if count:
-        lines.append(f"{row['failures']} failures on {row['fail_days']} days in {days:.1f} host-days (weight {count:.2g})")
+        lines.append(f"{row['failures']} failure(s) on {row['fail_days']} day(s) in {days:.1f} host-days (weight {count:.2g})")
         against = float(str(row["reference"]))
         lines.append(
             f"{1000 * float(str(row['rate'])):.1f} per 1,000 host-days [{1000 * float(str(row['low'])):.1f}, "

@@ -73,7 +73,7 @@ def test_a_host_that_fails_on_many_days_is_a_lemon() -> None:
     first = table.row(0, named=True)
     assert (first["host"], first["lemon"], first["place"]) == ("h05", True, 1)
     assert first["low"] < first["rate"] < first["high"]
-    assert any("5 failures on 5 days" in line for line in first["why"])
+    assert any("5 failure(s) on 5 day(s)" in line for line in first["why"])
     assert table["lemon"].sum() == 1
 
 
