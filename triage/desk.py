@@ -9,7 +9,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from triage.answers import MAX_EVIDENCE, Question, answer, choose
 from triage.faults import Fault
 from triage.moments import iso, micros
 from triage.store import MEMORY, Store
@@ -105,10 +104,14 @@ def _judged(
     store: Store, paths: Sequence[str], book: Rulebook, zone: str | None, progress: Progress | None
 ) -> tuple[Report, Analysis | None]:
     from triage.ingest import Options, ingest
-    from triage.pipeline import refresh
+    from triage.preload import preloading
     from triage.sources import find
 
-    report = ingest(store, find(paths), Options(_families(book), zone), progress or (lambda _path, _size: None))
+    found = find(paths)
+    with preloading():
+        report = ingest(store, found, Options(_families(book), zone), progress or (lambda _path, _size: None))
+    from triage.pipeline import refresh
+
     return report, refresh(store, book)
 
 
@@ -143,6 +146,7 @@ def now(
     deep      read more of the lines that no dialect claims, whatever the confidence
     """
     from triage import templates, unknown
+    from triage.answers import MAX_EVIDENCE, Question, answer, choose
     from triage.moments import parse_time
     from triage.pipeline import judge, load
 
@@ -172,6 +176,7 @@ def _kept(store: Store) -> Read:
 
 def report_answer(setup: Setup, wanted: str | None, job: str | None, at: str | None) -> Answer:
     """What `triage report` writes of: an incident of the database by id, job, time, or the one that `now` would choose."""
+    from triage.answers import Question, answer
     from triage.moments import parse_time
 
     with opened(setup) as db:
@@ -247,6 +252,8 @@ def find_incident(analysis: Analysis, wanted: str | None, job: str | None, at: i
         if len(found) != 1:
             raise Fault(f"incident {wanted!r}: {'no such id' if not found else f'fits {len(found)} ids'}; see triage incidents")
         return found[0]
+    from triage.answers import Question, choose
+
     decision = choose(analysis, Question(job, at))
     if decision is None:
         raise Fault(f"no incident{f' of job {job}' if job else ''} in this database; see triage incidents")

@@ -1,4 +1,4 @@
-"""A stream as blocks: read ahead, needles found, each step in a thread of its own while the scanner works.
+"""A stream as blocks: read ahead, needles found, digested, in threads of their own while the scanner works.
 
 Reading, unpacking, searching and digesting release the interpreter's lock, so two cores are kept busy by one file.
 """
@@ -13,6 +13,7 @@ from typing import IO, TypeVar
 
 import blake3
 
+from triage.inflate import as_stored
 from triage.needles import Finder
 
 Item = TypeVar("Item")
@@ -44,11 +45,12 @@ class Feed:
         self.first = self._fill(max(self.size, least))
         return self.first
 
-    def blocks(self, apart: bool) -> Iterator[Block]:
-        """All blocks in order; with `apart`, read and searched by threads of their own."""
+    def blocks(self, apart: bool, hasher: Hasher) -> Iterator[Block]:
+        """All blocks in order, digested; with `apart` by a thread of its own, and by one more where reading is work too."""
         if not apart:
-            return self._found(self.read())
-        return ahead(self._found(ahead(self.read())))
+            return digested(self._found(self.read()), hasher)
+        read = self.read() if as_stored(self.stream) else ahead(self.read())
+        return ahead(digested(self._found(read), hasher))
 
     def _fill(self, size: int) -> bytes:
         """`size` bytes, fewer only at the end or before damage."""
@@ -89,6 +91,13 @@ class Feed:
             block.hits = hits
             before = block.data[-reach:] if len(block.data) >= reach else (before + block.data)[-reach:]
             yield block
+
+
+def digested(blocks: Iterable[Block], hasher: Hasher) -> Iterator[Block]:
+    """The blocks, each digested first."""
+    for block in blocks:
+        hasher.update(block.data)
+        yield block
 
 
 @dataclass(slots=True)
@@ -170,4 +179,4 @@ class Hasher:
         return self._hash.hexdigest(length=16)
 
 
-__all__ = ["Block", "Feed", "Hasher", "ahead", "newlines"]
+__all__ = ["Block", "Feed", "Hasher", "ahead", "digested", "newlines"]

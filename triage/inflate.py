@@ -161,6 +161,11 @@ class _Transcoded(io.RawIOBase):
         return len(data)
 
 
+def as_stored(stream: IO[bytes]) -> bool:
+    """Whether the bytes of a stream come as they lie in a file, so that reading them costs next to nothing."""
+    return isinstance(getattr(stream, "raw", stream), Extent | io.FileIO)
+
+
 def plain(raw: IO[bytes]) -> io.BufferedReader:
     """The stream as plain bytes of text; raises OSError or EOFError where its first bytes cannot be unpacked."""
     packed: io.BufferedReader = raw if isinstance(raw, io.BufferedReader) else io.BufferedReader(raw, _PLAIN)  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from typing import IO, Protocol
 
 from parsers.contract import Dialect, Document, DocumentDialect, Event, Line, LineDialect, Record, Reject, Section, SectionDialect
 from parsers.frames import peel, peel_all
-from triage.feed import Block, Feed, Hasher, newlines
+from triage.feed import Block, Feed, Hasher, digested, newlines
 from triage.needles import Finder, Needle, needles_of
 from triage.repeat import Repeat, Repeats
 
@@ -167,14 +167,14 @@ class Scanner:
             self._document(document, feed, name, hasher, sink or kept, out)
         else:
             _refuse_binary(first)
-            _Pass(self, sink or kept, out).run(_digested(feed.blocks(apart and len(first) >= self.block), hasher))
+            _Pass(self, sink or kept, out).run(feed.blocks(apart and len(first) >= self.block, hasher))
         out.digest, out.prefixes, out.cut = hasher.digest, hasher.prefixes, feed.cut
         out.marks = [hasher.prefixes[n] for n in MARKS if n in hasher.prefixes]
         return out
 
     def _document(self, dialect: DocumentDialect, feed: Feed, name: str, hasher: Hasher, sink: Sink, out: Scanned) -> None:
         parts: list[bytes] = []
-        for block in _digested(feed.read(), hasher):
+        for block in digested(feed.read(), hasher):
             parts.append(block.data)
             if block.start + len(block.data) > DOCUMENT_LIMIT:
                 raise OSError(f"larger than {DOCUMENT_LIMIT >> 20} MiB, too large for a document of this kind")
@@ -183,12 +183,6 @@ class Scanner:
         out.needle_lines = 1
         for record in _guarded(dialect.name, lambda: dialect.parse(Document(name, whole)), 1):
             sink.take(dialect.name, record, 0)
-
-
-def _digested(blocks: Iterable[Block], hasher: Hasher) -> Iterator[Block]:
-    for block in blocks:
-        hasher.update(block.data)
-        yield block
 
 
 def _refuse_binary(first: bytes) -> None:
