@@ -167,10 +167,13 @@ class Shelf:
         """Keep a source, unless it or a longer one that begins with it is there already; shorter beginnings of it are dropped."""
         new = got.source
         old = self.sources.get(new["source_id"])
-        if old is not None:
+        if old is not None and not _in_another_zone(new, old):
             report.unchanged += 1
             self._keep_smaller_path(old, new["path"])
             return
+        if old is not None:
+            self._forget(new["source_id"])
+            report.replaced += 1
         alike = [sid for sid in self.heads.alike(new["head"]) if self.sources[sid]["name_part"] == new["name_part"]]
         if any(self._is_part(got, sid) for sid in alike):
             report.unchanged += 1
@@ -243,6 +246,11 @@ class Shelf:
             for table in ("coverage", *RECORD_TABLES.values()):
                 self.store.add(table, [row for p in self.pending.values() for row in p.tables.get(table, ())])
         self.pending, self.dropped, self.renamed = {}, [], {}
+
+
+def _in_another_zone(new: dict[str, Any], old: dict[str, Any]) -> bool:
+    """Whether the user names a zone now that the stamps were not read in; without --tz what was said before holds."""
+    return new["zone"] not in ("in_stamp", "utc_assumed", old["zone"])
 
 
 def _starts_with(long: dict[str, Any], short: dict[str, Any]) -> bool:

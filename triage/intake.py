@@ -169,7 +169,7 @@ class Intake:
             "rejects": len(self.refused),
             "first_ts": min(spans, default=None),
             "last_ts": max(spans, default=None),
-            "zone": "in_stamp" if in_stamp else "stated" if zone else "utc_assumed",
+            "zone": "in_stamp" if in_stamp else str(zone) if zone else "utc_assumed",
             "clock": next((q for q in CLOCKS if q in self.ledger.qualities), "none"),
             "year_shift": 0,
             "mtime": int(source.mtime * 1e6) if source.mtime else None,

@@ -43,9 +43,9 @@ class Analysis:
 
 
 def stamp_of(store: Store, book: Rulebook) -> str:
-    """What the analysis tables depend on: the sources and the rules."""
+    """What the analysis tables depend on: the sources, the zones that they were read in, and the rules."""
     rows = store.rows("source_ids")
-    text = "\n".join(r["source_id"] for r in rows)
+    text = "\n".join(f"{r['source_id']} {r['zone']}" for r in rows)
     return hashlib.sha256(f"{text}\n{book.digest}".encode()).hexdigest()[:16]
 
 

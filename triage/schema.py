@@ -92,7 +92,7 @@ TABLES: dict[str, Table] = {
                 ("rejects", INT),
                 ("first_ts", TIME),
                 ("last_ts", TIME),
-                ("zone", TEXT, "in_stamp | utc_assumed | stated"),
+                ("zone", TEXT, "in_stamp | utc_assumed | the zone that --tz named"),
                 ("clock", TEXT, "worst ts_quality in the file"),
                 ("year_from", TEXT, "stamp | peers | mtime, for stamps without a year"),
                 ("year_shift", INT, "years added to the stored stamps after all sources were seen"),

@@ -6,7 +6,7 @@ ACTS = "('slurm.preempt', 'slurm.requeue', 'slurm.node_fail', 'slurm.job_killed'
 DUMPS = "('flight.dump', 'flight.status', 'flight.entry', 'torch.flight')"
 
 QUERIES: dict[str, str] = {
-    "source_ids": "SELECT source_id FROM sources ORDER BY source_id",
+    "source_ids": "SELECT source_id, zone FROM sources ORDER BY source_id",
     "source_paths": "SELECT source_id, path FROM sources",
     "source_owners": "SELECT source_id, host, host_from, job_id, job_from, year_from FROM sources",
     "source_spans": "SELECT source_id, first_ts, last_ts, year_from, year_shift FROM sources WHERE first_ts IS NOT NULL",
@@ -15,7 +15,7 @@ QUERIES: dict[str, str] = {
     "claimed_lines": "SELECT source_id, line_first, line_last FROM events WHERE list_contains($sources, source_id)",
     "stacks": """SELECT * FROM events WHERE code = 'stack.dump' AND job_id IS NOT NULL AND attempt IS NOT NULL
         ORDER BY source_id, line_first""",
-    "known_sources": "SELECT source_id, digest, name_part, path, head, marks, bytes, lines FROM sources",
+    "known_sources": "SELECT source_id, digest, name_part, path, head, marks, bytes, lines, zone FROM sources",
     "source_events": "SELECT line_first, line_last, code, message FROM events WHERE source_id = $source",
     "source_rejects": "SELECT line, reason FROM rejects WHERE source_id = $source",
     "source_views": "SELECT * FROM source_views",

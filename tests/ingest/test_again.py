@@ -28,6 +28,21 @@ def test_twice_changes_nothing(db: Path, tmp_path: Path) -> None:
     assert (second.unchanged, third.unchanged, raw(db)) == (1, 2, before)
 
 
+def test_a_zone_named_later_moves_what_was_read(db: Path, tmp_path: Path) -> None:
+    path = tmp_path / "kern.log"
+    path.write_bytes(GROWN)
+    read(db, [[path]])
+    assumed = rows(db, "events")
+    (moved,) = read(db, [[path]], zone="+02:00")
+    stated = rows(db, "events")
+    assert (moved.replaced, moved.unchanged) == (1, 0)
+    assert [(a["ts"] - b["ts"]).total_seconds() for a, b in zip(assumed, stated, strict=True)] == [7200, 7200]
+    (again,) = read(db, [[path]], zone="+02:00")
+    (unsaid,) = read(db, [[path]])
+    assert (again.unchanged, unsaid.unchanged, rows(db, "events")) == (1, 1, stated)
+    assert read(db, [[path], [path]], zone="Europe/Berlin")[1].unchanged == 1
+
+
 @pytest.mark.parametrize("one_call", [True, False])
 @pytest.mark.parametrize("old_first", [True, False])
 def test_a_log_that_grew_replaces_its_rows(db: Path, tmp_path: Path, one_call: bool, old_first: bool) -> None:
