@@ -6,7 +6,7 @@ Facts (steps, communicator lines, identities) make no bursts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import polars as pl
@@ -45,9 +45,13 @@ def build(events: pl.DataFrame, gap_s: float, sign: Sign) -> pl.DataFrame:
     extra = pl.DataFrame(signed, schema={"class": pl.String, "role": pl.String, "layer": pl.String, "user_possible": pl.Boolean})
     frame = pl.concat([grouped, extra], how="horizontal") if grouped.height else grouped.join(extra, how="cross")
     dtypes = TABLES["bursts"].dtypes()
-    return frame.select(pl.col(name).cast(dtype) for name, dtype in dtypes.items()).sort(
-        "first", "host", "device", "burst_id", nulls_last=True
-    )
+    return joined([frame.select(pl.col(name).cast(dtype) for name, dtype in dtypes.items())])
+
+
+def joined(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """The bursts of several builds, in order of time."""
+    whole = pl.concat(frames) if frames else pl.DataFrame(schema=TABLES["bursts"].dtypes())
+    return whole.sort("first", "host", "device", "burst_id", nulls_last=True)
 
 
 def _signed(row: Mapping[str, Any], sign: Sign) -> dict[str, Any]:

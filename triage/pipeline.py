@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from sys import intern
 from typing import TYPE_CHECKING, Any
 
 from triage import collectives, identity, jobs, topology
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 TASKS = "srun"
 """Task ids of srun are global ranks only where each rank is a task: with one launcher a host they are host numbers."""
 SPLITS = {"nccl.split"}
+PORTION, CHUNK = 50_000, 5_000
+"""Events whose bursts are built at a time; decisions that are written at a time."""
 
 
 @dataclass(slots=True)
@@ -259,9 +262,26 @@ def build_bursts(store: Store, book: Rulebook) -> None:
 
     codes = [r["code"] for r in store.rows("codes")]
     wanted = [c for c in codes if any(s.role not in ("fact", "noise") for s in _possible(book, c))]
-    events = store.frame("events", "codes", codes=wanted)
-    frame = bursts.build(events, book.threshold("burst_gap"), lambda *event: _Signed(book.signature_for(*event)))
-    store.replace("bursts", frame)
+    frames = []
+    for hosts in portions(store.rows("events_of_hosts", codes=wanted), PORTION):
+        named = [h for h in hosts if h is not None]
+        events = store.frame("events", "codes_of_hosts", codes=wanted, hosts=named, hostless=None in hosts)
+        frames.append(bursts.build(events, book.threshold("burst_gap"), lambda *event: _Signed(book.signature_for(*event))))
+    store.replace("bursts", bursts.joined(frames))
+
+
+def portions(rows: Sequence[Mapping[str, Any]], most: int) -> Iterator[list[str | None]]:
+    """Hosts in order, as many at a time as have `most` events together; a burst is of one host, so its events stay together."""
+    hosts: list[str | None] = []
+    total = 0
+    for row in rows:
+        if hosts and total + row["events"] > most:
+            yield hosts
+            hosts, total = [], 0
+        hosts.append(row["host"])
+        total += row["events"]
+    if hosts:
+        yield hosts
 
 
 def _possible(book: Rulebook, code: str) -> Sequence[Signature]:
@@ -297,7 +317,7 @@ def load(store: Store, book: Rulebook) -> History:
     history.spans = spans_of(_in_micros(r, "first", "last") for r in store.rows("covered"))
     history.states = _states(store)
     history.ranks = _ranks(store)
-    history.bursts = [_burst(r, book) for r in store.rows("telling_bursts")]
+    history.bursts = [_burst(r, book) for r in store.each("telling_bursts")]
     history.steps = _steps(store)
     history.dumps = _dumps(store)
     history.stacks = _stacks(store)
@@ -319,13 +339,15 @@ def _attempts(store: Store) -> list[Attempt]:
 
 def _burst(row: Mapping[str, Any], book: Rulebook) -> Burst:
     signature = book.signature_for(row["code"], row["severity"], row["state"], row["message"])
-    names = (
-        "burst_id", "code", "family", "role", "layer", "user_possible", "message", "source_id", "line", "count", "copies", "host", "device",
-        "timed", "job_id", "attempt", "rank", "peer", "duration_s", "severity", "state", "signal", "exit_code", "op", "seq",
+    own = (
+        "burst_id", "user_possible", "message", "line", "count", "copies", "timed", "attempt", "rank", "duration_s", "signal", "exit_code",
+        "seq",
     )  # fmt: skip
+    often = ("code", "family", "role", "layer", "source_id", "host", "device", "job_id", "peer", "severity", "state", "op")
+    values = {n: row[n] for n in own} | {n: None if row[n] is None else intern(row[n]) for n in often}
     return Burst(
-        **{n: row[n] for n in names},
-        class_id=row["class"],
+        **values,
+        class_id=row["class"] and intern(row["class"]),
         weight=signature.weight,
         fatal=signature.fatal,
         scope=signature.scope,
@@ -399,8 +421,11 @@ def publish(store: Store, analysis: Analysis, book: Rulebook) -> None:
     """Tables incidents, incident_bursts, findings, decisions, spares."""
     from triage import publications
 
-    for table, rows in publications.build(analysis, book).items():
-        store.replace(table, _frame(table, rows))
+    for table in publications.TABLES:
+        store.clear(table)
+    for at in range(0, len(analysis.decisions), CHUNK):
+        for table, rows in publications.build(analysis.decisions[at : at + CHUNK], analysis.history, book).items():
+            store.add(table, rows)
 
 
 def build_recurrence(store: Store, book: Rulebook) -> None:

@@ -12,19 +12,22 @@ from triage.decisions import Decision, summary_of
 from triage.evidence import part_of
 
 if TYPE_CHECKING:
-    from triage.pipeline import Analysis
+    from triage.history import History
     from triage.rulebook import Rulebook
 
 
-def build(analysis: Analysis, book: Rulebook) -> dict[str, list[dict[str, Any]]]:
+TABLES = ("incidents", "incident_bursts", "findings", "decisions", "spares")
+
+
+def build(decisions: Iterable[Decision], history: History, book: Rulebook) -> dict[str, list[dict[str, Any]]]:
     """table -> rows, an incident's rows together."""
-    rows: dict[str, list[dict[str, Any]]] = {"incidents": [], "incident_bursts": [], "findings": [], "decisions": [], "spares": []}
-    for decision in analysis.decisions:
+    rows: dict[str, list[dict[str, Any]]] = {table: [] for table in TABLES}
+    for decision in decisions:
         rows["incidents"].append(incident_row(decision, book))
         rows["incident_bursts"] += _members(decision)
         rows["findings"] += _findings(decision)
         rows["decisions"].append(_decision(decision, book))
-        offered = spares.build(decision, analysis.history)
+        offered = spares.build(decision, history)
         name = decision.finding.incident.incident_id
         rows["spares"] += [{"incident_id": name, "place": n, "host": s.host, "why": s.why} for n, s in enumerate(offered, 1)]
     return rows

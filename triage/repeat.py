@@ -18,6 +18,8 @@ from parsers.frames import peel
 Claims = Sequence[tuple[str, Record]]
 Probe = Callable[[Line], Claims | None]
 LONGEST, KNOWN, SHAPES, STAMPS, HEAD = 4096, 512, 3, 4096, 160
+PATIENCE, SELDOM = 4096, 16
+"""After so many lines of which none came again, one line in so many is still looked at."""
 _VARIES = frozenset(("line_first", "line_last", "ts", "boot_s"))
 _KEPT = [f.name for f in fields(Event) if f.name not in _VARIES]
 # [70158.030393] | [  12.345678]
@@ -100,6 +102,7 @@ class Repeats:
     def __init__(self) -> None:
         self._shapes: list[Shape] = []
         self._known: dict[bytes, Repeat] = {}
+        self._in_vain = 0
 
     def find(self, buffer: bytes, start: int, end: int, wanted: tuple[int, ...]) -> tuple[Repeat, int | None, float | None] | None:
         """The earlier line that buffer[start:end] repeats, and the stamps of the new one."""
@@ -109,11 +112,15 @@ class Repeats:
                 continue
             fits, ts, boot_s = repeat.stamps_of(buffer, start)
             if fits:
+                self._in_vain = 0
                 return repeat, ts, boot_s
         return None
 
     def learn(self, raw: bytes, wanted: tuple[int, ...], line: Line, claims: Claims, probe: Probe | None) -> None:
         """Remember a line that was read in full; `probe` reads another line alone, None where neighbours were looked at."""
+        self._in_vain += 1
+        if self._in_vain > PATIENCE and self._in_vain % SELDOM:
+            return
         shape = _shape(raw, line) if probe and len(raw) <= LONGEST else None
         if shape is None or probe is None or not _single(line, claims):
             return

@@ -47,6 +47,8 @@ QUERIES: dict[str, str] = {
     "state_records": 'SELECT host, state, ts AS start, "end", reason, "user", basis, source_id, line FROM state_records',
     "rank_views": "SELECT * FROM rank_views",
     "codes": "SELECT DISTINCT code FROM events ORDER BY code",
+    "events_of_hosts": """SELECT host, count(*) AS events FROM events WHERE list_contains($codes, code)
+        GROUP BY host ORDER BY host NULLS FIRST""",
     "hosts": "SELECT * FROM hosts",
     "covered": "SELECT * FROM covered",
     "telling_bursts": """SELECT * REPLACE (epoch_us(first) AS first, epoch_us("last") AS "last") FROM bursts
@@ -73,6 +75,7 @@ PARTS: dict[str, str] = {
     "none": "WHERE false",
     "training": "WHERE code IN ('train.step', 'train.checkpoint')",
     "codes": "WHERE list_contains($codes, code)",
+    "codes_of_hosts": "WHERE list_contains($codes, code) AND (list_contains($hosts, host) OR ($hostless AND host IS NULL))",
 }
 """Which rows of a table `Store.frame` takes."""
 

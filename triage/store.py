@@ -191,8 +191,12 @@ class Store:
         if dict(frame.schema) != want:
             wrong = {k: (frame.schema.get(k), v) for k, v in want.items() if frame.schema.get(k) != v}
             raise TypeError(f"{table}: the stage gave other columns or types: {wrong or sorted(set(frame.columns) ^ set(want))}")
-        self._connection.execute(f"DELETE FROM {table}")
+        self.clear(table)
         self._insert(TABLES[table], frame)
+
+    def clear(self, table: str) -> None:
+        """Forget a stage's table."""
+        self._connection.execute(f"DELETE FROM {table}")
 
     def _insert(self, table: Table, frame: pl.DataFrame) -> None:
         if frame.height:
@@ -276,6 +280,13 @@ class Store:
     def rows(self, name: str, **values: object) -> list[dict[str, Any]]:
         """Rows of one of `statements.QUERIES` as dicts of Python values."""
         return self._rows(QUERIES[name], values)
+
+    def each(self, name: str, **values: object) -> Iterator[dict[str, Any]]:
+        """As `rows`, a few thousand at a time; nothing else may be asked before they are all taken."""
+        cursor = self._connection.execute(QUERIES[name], values or None)
+        names = [d[0] for d in cursor.description or ()]
+        while some := cursor.fetchmany(4096):
+            yield from (dict(zip(names, row, strict=True)) for row in some)
 
     def _rows(self, text: str, values: Mapping[str, object] | None = None) -> list[dict[str, Any]]:
         cursor = self._connection.execute(text, dict(values)) if values else self._connection.execute(text)

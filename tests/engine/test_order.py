@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.engine.stories import story
+from triage import pipeline
 from triage.desk import _families
 from triage.ingest import Options, ingest
 from triage.pipeline import refresh
@@ -47,6 +48,24 @@ def check(book: Rulebook, folder: Path, rounds: int) -> list[dict[str, Any]]:
 def test_a_small_story(book: Rulebook, tmp_path: Path) -> None:
     wanted = check(book, story(tmp_path / "logs"), 2)
     assert [(i["class"], i["hosts"][0], i["jobs"]) for i in wanted if i["kind"] == "job"] == [("T04", "n2", ["8842"])]
+
+
+def test_hosts_in_portions_give_the_same_bursts(book: Rulebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = find([str(story(tmp_path / "logs"))])
+    with Store() as store:
+        ingest(store, found, Options(_families(book)))
+        refresh(store, book)
+        whole = store.frame("bursts")
+        monkeypatch.setattr(pipeline, "PORTION", 1)
+        pipeline.build_bursts(store, book)
+        assert store.frame("bursts").equals(whole)
+        assert whole["host"].n_unique() > 2
+
+
+def test_portions_keep_each_host_once_and_in_order() -> None:
+    rows = [{"host": host, "events": n} for host, n in ((None, 3), ("a", 4), ("b", 9), ("c", 1), ("d", 1))]
+    assert list(pipeline.portions(rows, 7)) == [[None, "a"], ["b"], ["c", "d"]]
+    assert list(pipeline.portions([], 7)) == []
 
 
 @pytest.mark.parametrize("folder", cases(), ids=lambda path: path.parent.name)
