@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from parsers import DIALECTS
-from parsers.contract import Benign, Event, Reject
+from parsers.contract import Benign, Event, Line, Reject
+from parsers.frames import peel_all
 from tests.ingest.logs import HOSTS, LINES, framed, logs
 from tests.ingest.tables import FAMILIES, raw, read
-from triage import scanner as scanner_module
 from triage.intake import Intake
 from triage.repeat import Repeats
 from triage.scanner import Kept, Scanned, Scanner
@@ -75,8 +75,12 @@ def test_a_repeated_line_reads_as_if_parsed(data: bytes) -> None:
 def test_a_flood_behind_many_lines_of_their_own_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("triage.repeat.PATIENCE", 50)
     parsed: list[int] = []
-    peel = scanner_module.peel_all
-    monkeypatch.setattr(scanner_module, "peel_all", lambda number, raw: (parsed.append(number), peel(number, raw))[1])
+
+    def counted(number: int, raw: str) -> list[Line]:
+        parsed.append(number)
+        return peel_all(number, raw)
+
+    monkeypatch.setattr("triage.scanner.peel_all", counted)
     own = [framed(n, "qx-01", f"NVRM: Xid (PCI:0000:3b:00): 13, pid={n}, name=x", 1) for n in range(200)]
     flood = [framed(200 + n % 7, "qx-01", "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.", 1) for n in range(2000)]
     scanner().scan(io.BytesIO(("\n".join(own + flood) + "\n").encode()), "kern.log", Kept())
