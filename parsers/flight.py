@@ -346,6 +346,15 @@ def _statuses(dump: Dump) -> Iterator[Event]:
         yield made
 
 
+def _groups(dump: Dump) -> Iterator[Event]:
+    """Per group that was set up: `grp` its name, `state` its ranks; the nameless one is the default group."""
+    for name, (described, ranks) in dump.groups.items():
+        made = _common(dump, "flight.group", f"group {name or 'default_pg'}: {len(ranks)} ranks")
+        made.grp = "0:default_pg" if not name else f"{name}:{described}" if described else name
+        made.state = ",".join(map(str, ranks[:4096])) or None
+        yield made
+
+
 def _events(dump: Dump) -> Iterator[Record]:
     waiting = [entry for entry in dump.entries if _pending(entry)]
     done = [entry for entry in dump.entries if not _pending(entry)]
@@ -353,11 +362,9 @@ def _events(dump: Dump) -> Iterator[Record]:
     made = _common(dump, "flight.dump", f"dump of rank {dump.rank}: {len(dump.entries)} entries, {len(waiting)} never completed")
     made.ts, made.ts_quality = (max(times), Quality.EXACT) if times else (None, Quality.UNKNOWN)
     made.value, made.seq, made.state = float(len(waiting)), len(dump.entries), dump.version
-    made.attrs |= {
-        "version": dump.version, "status": {number: list(three) for number, three in dump.status.items()},
-        "groups": {name: {"desc": described, "ranks": ranks[:4096]} for name, (described, ranks) in dump.groups.items()},
-    }  # fmt: skip
+    made.attrs |= {"version": dump.version, "status": {number: list(three) for number, three in dump.status.items()}}
     yield made
+    yield from _groups(dump)
     yield from _statuses(dump)
     yield from (_entry(dump, entry, True) for entry in waiting[:_PENDING])
     yield from (_entry(dump, entry, False) for entry in done[-_RECENT:])

@@ -7,7 +7,6 @@ from entry times (after Mycroft: at least a second later than their peers).
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -98,29 +97,18 @@ def dumps_of(events: Iterable[Mapping[str, Any]]) -> list[Dump]:
 def _add(dump: Dump, event: Mapping[str, Any]) -> None:
     dump.host = dump.host or event["host"]
     code, name = event["code"], event["grp"] or ""
-    if code == "flight.dump":
-        for key, members in _configured(event["attrs"]).items():
-            dump.groups.setdefault(key, Group(members))
+    members = (
+        frozenset(int(m) for m in re.findall(r"\d+", event["state"] or "")) if code in ("flight.group", "flight.status") else frozenset()
+    )
+    if code == "flight.group":
+        dump.groups.setdefault(name, Group(members))
     elif code == "flight.status" and name:
-        members = frozenset(int(m) for m in re.findall(r"\d+", event["state"] or ""))
         value = event["value"]
         known = dump.groups.get(name) or dump.groups.get(name.split(":")[0])
         dump.groups[name] = Group(members or (known.members if known else frozenset()), None if value is None else int(value), event["seq"])
     elif code in ("torch.flight", "flight.entry") and event["seq"] is not None:
         entry = Entry(name, event["seq"], event["op"] or "", event["state"] or "", event["ts"], event.get("peer") or "")
         (dump.pending if code == "torch.flight" else dump.done).append(entry)
-
-
-def _configured(attrs: str | None) -> dict[str, frozenset[int]]:
-    """`name:description` -> ranks, as the dump lists its groups; the nameless one is the default group."""
-    try:
-        groups = json.loads(attrs or "{}").get("groups", {})
-        named = {f"{k}:{v['desc']}" if v["desc"] else k: frozenset(map(int, v["ranks"])) for k, v in groups.items()}
-    except (ValueError, TypeError, KeyError, AttributeError):
-        return {}
-    if "" in named:
-        named["0:default_pg"] = named.pop("")
-    return named
 
 
 def _settled(dump: Dump) -> Dump:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 ACTS = "('slurm.preempt', 'slurm.requeue', 'slurm.node_fail', 'slurm.job_killed', 'slurm.job_end')"
-DUMPS = "('flight.dump', 'flight.status', 'flight.entry', 'torch.flight')"
+DUMPS = "('flight.dump', 'flight.group', 'flight.status', 'flight.entry', 'torch.flight')"
 
 QUERIES: dict[str, str] = {
     "source_ids": "SELECT source_id, zone FROM sources ORDER BY source_id",
