@@ -9,10 +9,11 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 STORY ?= gpu-off-the-bus
 BENCH_MB ?= 1000
+BENCH_GROWTH ?= 1
 FUZZ_S ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint test-slow test-slurm bench fuzz lock docs wheel clean
+.PHONY: help setup demo test lint test-slow test-slurm bench bench-growth fuzz lock docs wheel clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' | awk -F'|' '{ printf "%-12s %s\n", $$1, $$2 }'
@@ -44,8 +45,11 @@ test-slow: $(STAMP) ## tests that build, install or read for long
 test-slurm: $(STAMP) ## a real Slurm of 16 hosts is started, hurt and read back (as root, Debian or Ubuntu)
 	$(BIN)/pytest -m slurm tests/slurm tests/collect
 
-bench: $(STAMP) ## times against rg, zgrep and lnav (BENCH_MB=1000)
+bench: $(STAMP) ## times against rg, zgrep and lnav (BENCH_MB=1000), beside those of the last run (tests/bench/history.csv)
 	BENCH_MB=$(BENCH_MB) $(BIN)/python tests/bench/bench.py
+
+bench-growth: $(STAMP) ## how time and memory grow with size (BENCH_GROWTH=1, in GB)
+	BENCH_GROWTH=$(BENCH_GROWTH) $(BIN)/python tests/bench/growth_bench.py
 
 fuzz: $(STAMP) ## FUZZ_S seconds (60) of atheris for each target of tests/fuzz; what breaks one is kept in tests/fuzz/seeds
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'atheris>=3.0'

@@ -21,11 +21,12 @@ from pathlib import Path
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.bench import inputs
+from tests.bench import history, inputs
+from tests.bench.history import Figure
 
 ROOT = Path(__file__).resolve().parents[2]
 # What an on-call engineer would grep for.
-PATTERN = "NVRM: Xid|fallen off the bus|AER:|EDAC|Port module event|Watchdog caught|Out of memory|NODE_FAIL"
+PATTERN = "NVRM: Xid|SXid|Link down|EDAC|Hardware Error|AER:|Out of memory|blocked for more|evicted|not responding|throttl"
 LIMIT = 900  # seconds that one tool may take
 
 
@@ -60,6 +61,8 @@ def measure(file: Path, size: float, tool: str, command: list[str]) -> Run:
 
 def summary(tool: str, text: str) -> str:
     """What a tool found: triage's events, or a count of lines."""
+    if tool == "triage now":
+        return f"{json.loads(text)['verdict']['class']}"
     if tool == "triage ingest":
         return f"{json.loads(text)['events']} events"
     lines = text.split("\n")[:-1]
@@ -109,6 +112,18 @@ def table(runs: list[Run]) -> str:
     return "\n".join(lines)
 
 
+def readers(folder: Path) -> dict[str, list[str]]:
+    """The commands that read: `now` over the syslog, the others over the database that was made of it."""
+    start = [sys.executable, "-c", "from triage.cli import app_main; app_main()"]
+    db = ["--db", str(folder / "kern.log.duckdb")]
+    return {
+        "triage now": [*start, "now", str(folder / "kern.log"), "--format", "json"],
+        "triage bursts": [*start, "bursts", *db],
+        "triage lemons": [*start, "lemons", *db],
+        "triage report": [*start, "report", "--last", "--format", "html", *db],
+    }
+
+
 def main() -> None:
     megabytes = int(os.environ.get("BENCH_MB", "1000"))
     runs: list[Run] = []
@@ -120,7 +135,11 @@ def main() -> None:
             for tool, command in commands(file, folder / f"{file.name}.duckdb").items():
                 runs.append(measure(file, size, tool, command))
                 print(f"{file.name}: {tool} {runs[-1].seconds:.2f} s", file=sys.stderr)
-    print(table(runs))
+        for tool, command in readers(folder).items():
+            runs.append(measure(folder / "kern.log", megabytes, tool, command))
+    figures = [Figure(f"{run.tool}: {run.file}", megabytes, run.seconds, run.peak) for run in runs if run.tool.startswith("triage")]
+    print("\n".join([table(runs), "", *history.compared(figures)]))
+    history.keep(figures)
 
 
 if __name__ == "__main__":

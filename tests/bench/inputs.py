@@ -113,3 +113,15 @@ def write_flood(path: Path, lines: int) -> None:
             moment = BEGIN + timedelta(seconds=second // 1000)
             stamp = f"{moment:%b} {moment.day:2d} {moment:%H:%M:%S}".encode()
             file.write((stamp + body) * min(1000, lines - second))
+
+
+def write_events(path: Path, count: int) -> None:
+    """Xid lines of 200 hosts, each with numbers of its own, so that none folds into another."""
+    draw = random.Random(SEED)
+    moment = BEGIN
+    with path.open("wb") as file:
+        for number in range(count):
+            moment += timedelta(seconds=draw.random() * 8)
+            bus, pid = draw.choice(("1a", "3b", "5e", "9d")), draw.randrange(1 << 20)
+            xid = f"NVRM: Xid (PCI:0000:{bus}:00): {draw.choice((13, 31, 43, 63, 94))}, pid={pid}, name=python3, Ch {number:08x}"
+            file.write(f"{moment:%Y-%m-%dT%H:%M:%S.%f}+00:00 bx-{draw.randrange(200):03d} kernel: {xid}\n".encode())
