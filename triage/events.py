@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from parsers import clocks
@@ -29,7 +30,7 @@ FLOOD_ROWS, FLOOD_REACH = 16, 5_000_000
 CHUNK, OPEN = 4096, 4096
 MESSAGE = 2000
 _SHOWN = {"line_first", "line_last", "ts", "boot_s", "attrs"}
-_KEYS = [f.name for f in fields(Event) if f.name not in _SHOWN]
+_key = attrgetter(*(f.name for f in fields(Event) if f.name not in _SHOWN))
 _COPIED = [f.name for f in fields(Event) if f.name not in {"attrs", "message", "host", "ts_quality"}]
 Key = tuple[object, ...]
 
@@ -103,7 +104,7 @@ class Ledger:
 
     def take(self, event: Event, place: int) -> None:
         """One event, given away."""
-        key = tuple(getattr(event, name) for name in _KEYS)
+        key = _key(event)
         if not self._fold(key, event.ts, event.line_last):
             self._add(event, key, place)
 
@@ -111,7 +112,7 @@ class Ledger:
         """The events of a line that repeats an earlier one."""
         if repeat.memo is None:
             events = [record for _, record in repeat.claims if isinstance(record, Event)]
-            repeat.memo = [tuple(getattr(event, name) for name in _KEYS) for event in events]
+            repeat.memo = [_key(event) for event in events]
         keys = repeat.memo
         assert isinstance(keys, list)
         if len(keys) == 1 and self._fold(keys[0], ts, number):
