@@ -56,6 +56,7 @@ def html(report: Report) -> str:
             r=report,
             v=report["verdict"],
             css=Markup(_text("page.css")),
+            night=Markup(_text("night.css")),
             library=library,
             script=script,
             hashes=Markup(" ".join(_hash(part) for part in (library, script))),
