@@ -31,7 +31,7 @@
 
   // ---- tables that sort and filter -----------------------------------------------------------------------------------
   const key = (cell) => {
-    const text = cell.textContent.trim(), number = Number(text.replace(/,/g, ""));
+    const text = cell.textContent.trim().replace(/^~/, ""), number = Number(text.replace(/,/g, ""));
     return text !== "" && !Number.isNaN(number) ? number : text.toLowerCase();
   };
   const compare = (a, b) => (typeof a === typeof b ? (a < b ? -1 : a > b ? 1 : 0) : typeof a === "number" ? -1 : 1);
