@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -603,7 +604,9 @@ def watch(
 
 @app.command()
 def collect(
-    answer: Annotated[str | None, typer.Argument(help="JSON of triage now.", show_default=False)] = None,
+    known: Annotated[
+        str | None, typer.Argument(help="A folder of logs, triaged first, or a file with the JSON of triage now.", show_default=False)
+    ] = None,
     job: Job = None,
     hosts: Annotated[str | None, typer.Option("--hosts", help="Hosts: gpu-[001-004],gpu-7.", show_default=False)] = None,
     low: Annotated[str | None, typer.Option("--from", help="Start of the window.", show_default=False)] = None,
@@ -625,9 +628,11 @@ def collect(
     from triage.moments import parse_time
 
     span = [parse_time(text) if text else None for text in (low, high)]
-    scope = collecting.scope_of(answer, job, hosts, span[0], span[1], namespace, kubernetes)
-    request = collecting.Request(scope, runner, out, _seconds(limit) or 60.0, tuple(add or ()))
-    done = collecting.run(_setup(db, rules, tz), request) if run else collecting.plan(request)
+    setup = _setup(db, rules, tz)
+    scope = collecting.scope_of(setup, known, job, hosts, span[0], span[1], namespace, kubernetes)
+    logs = [known] if known and os.path.isdir(known) else []
+    request = collecting.Request(scope, runner, out, _seconds(limit) or 60.0, (*logs, *(add or ())))
+    done = collecting.run(setup, request) if run else collecting.plan(request)
     _emit(done.data, form, lambda: "\n\n".join([collecting.screen(done.data), *([_screen(done.answer)] if done.answer else [])]))
 
 
