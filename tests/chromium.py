@@ -143,10 +143,10 @@ class Page:
                 return
         raise LookupError(f"{selector}: not reached with {most} tabs")
 
-    def picture(self, path: Path, height: int | None = None, scale: float = 1.0) -> None:
-        """A PNG of the page from its top, whole or cut at a height."""
+    def picture(self, path: Path, height: int | None = None, scale: float = 1.0, top: int = 0) -> None:
+        """A PNG of the page, whole or so far down from `top`."""
         width, whole = self.run("[document.documentElement.clientWidth, document.documentElement.scrollHeight]")
-        clip = {"x": 0, "y": 0, "width": width, "height": min(whole, height or whole), "scale": scale}
+        clip = {"x": 0, "y": max(0, top), "width": width, "height": min(whole, height or whole), "scale": scale}
         shot = self.call("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True)
         path.write_bytes(base64.b64decode(shot["data"]))
 
