@@ -115,7 +115,7 @@ def _why(answer: Mapping[str, Any], size: int) -> list[str]:
         text = cut(safe(row["text"]), max(20, room))
         lines.append(f"{stamp} {who}{' ' if who else ''}{text:{max(20, room)}}  {where}  {role}")
     if left_out:
-        lines.append(f"          and {left_out} more: triage report")
+        lines.append(f"          and {left_out} more: --format md")
     return lines
 
 
@@ -197,7 +197,7 @@ def _rest(answer: Mapping[str, Any], titles: Mapping[str, str], size: int) -> li
     others = answer["others"]
     lines = [f"{_when(o['start'])} {_other(o, titles)}" for o in others[:OTHER_LINES]]
     if len(others) > OTHER_LINES:
-        lines.append(f"and {len(others) - OTHER_LINES} more: triage incidents")
+        lines.append(f"and {len(others) - OTHER_LINES} more: --format json")
     return block("Also", lines, size) if lines else []
 
 
