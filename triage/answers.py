@@ -134,7 +134,7 @@ def answer(
             "start": iso(finding.incident.start),
             "end": iso(finding.incident.end),
         },
-        "suspects": [_suspect(s) for s in finding.suspects],
+        "suspects": [_suspect(s) for s in _placed(finding.suspects)],
         "victims": [{"host": h, "why": w} for h, w in finding.victims],
         "jobs": _jobs(decision, history),
         "at_risk": at_risk(decision, history),
@@ -152,6 +152,11 @@ def answer(
 def title_of(class_id: str, book: Rulebook) -> str:
     """The class in words."""
     return book.class_(class_id).title if class_id != "none" else "nothing found"
+
+
+def _placed(suspects: Sequence[Any]) -> Sequence[Any]:
+    """Those with a host, a GPU or a rank, where there are any: a line that names no place is evidence beside them, no suspect."""
+    return [s for s in suspects if s.host or s.device or s.rank is not None] or suspects
 
 
 def _suspect(suspect: Any) -> dict[str, Any]:
@@ -271,7 +276,7 @@ def alternatives(decision: Decision, book: Rulebook) -> list[dict[str, str]]:
     elif finding.class_id == "T24" and finding.root is None:
         rows += [
             {"class": "T15", "why": "host crash or reboot"},
-            {"class": "T21", "why": "slurmd or its network lost, the host itself well"},
+            {"class": "T21", "why": "the scheduler's daemon on the host or its network lost, the host itself well"},
         ]
     return rows[:6]
 
@@ -298,7 +303,7 @@ def missing(decision: Decision, history: History, book: Rulebook) -> list[dict[s
     extra = [
         {"what": filled(c.what, fill, False), "why": c.why, "command": filled(c.command, fill, True)}
         for c in wanted
-        if not _have(c.what, finding, history, fill)
+        if not _have(c.what, finding, history, fill) and not ("slurmd" in c.what and kubernetes(decision))
     ]
     own_first = [r for r in logs if any(h in r["what"] for h in suspected)]
     rest = [r for r in logs if r not in own_first]
@@ -402,10 +407,14 @@ def undo_of(decision: Decision, book: Rulebook, history: History) -> str:
     return "; ".join(filled(part, fill_of(decision, history), True) for part in parts if _fits(part, decision))
 
 
+def kubernetes(decision: Decision) -> bool:
+    """Whether Kubernetes told of it."""
+    return any(b.code.startswith("k8s.") for b in decision.finding.incident.bursts)
+
+
 def _fits(command: str, decision: Decision) -> bool:
     """Whether a command is not one of the other scheduler's."""
-    kubernetes = any(b.code.startswith("k8s.") for b in decision.finding.incident.bursts)
-    return command.startswith("kubectl") == kubernetes or not _is_scheduler(command)
+    return command.startswith("kubectl") == kubernetes(decision) or not _is_scheduler(command)
 
 
 def _is_scheduler(command: str) -> bool:

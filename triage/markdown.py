@@ -58,22 +58,23 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 def _title(report: Report) -> Iterable[str]:
     verdict = report["verdict"]
     yield f"# {md_prose(verdict['summary'])}"
+    if report["rule"] is None:
+        return
     yield ""
     row = (
-        f"**{verdict['class']}** {md_prose(report['title'])}" if report["rule"] else verdict["class"],
+        f"**{verdict['class']}** {md_prose(report['title'])}",
         verdict["layer"].replace("_", " "),
         verdict["manifestation"].replace("_", " "),
-        f"**{report['rule']['action_title'] if report['rule'] else verdict['action'].replace('_', ' ')}**",
+        f"**{report['rule']['action_title']}**",
         f"**{verdict['confidence']}**",
         shown(verdict["start"]) if verdict["start"] else "not known",
         shown(verdict["end"]) if verdict["end"] else "goes on",
     )
     yield from _table(("Class", "Layer", "Shows as", "Action", "Confidence", "Began (UTC)", "Ended (UTC)"), [row])[1:]
-    if report["rule"]:
-        rule = report["rule"]
-        yield ""
-        sure = f"{verdict['confidence'].capitalize()}: {md_prose(rule['confidence'])}."
-        yield f"Incident {md_code(report['id'])}, decided by rule {md_code(rule['id'])} ({md_prose(rule['reason'])}). {sure}"
+    rule = report["rule"]
+    yield ""
+    sure = f"{verdict['confidence'].capitalize()}: {md_prose(rule['confidence'])}."
+    yield f"Incident {md_code(report['id'])}, decided by rule {md_code(rule['id'])} ({md_prose(rule['reason'])}). {sure}"
 
 
 def _kept(report: Report, names: Sequence[str]) -> Iterable[str]:
@@ -146,12 +147,12 @@ def _jobs(report: Report) -> Iterable[str]:
             str(len(j["hosts"])),
             "?" if j["gpus"] is None else str(j["gpus"]),
             shown(j["end"]) if j["end"] else "runs",
-            "not known" if j["basis"] == "unknown" else f"{j['gpu_hours_lost']:,.1f} (since {j['basis']})",
+            _lost(j),
         )
         for j in report["jobs"]
     ]
     if rows:
-        yield "## Cost"
+        yield "## Cost" if report["rule"] else "## Jobs"
         yield from _table(("Job", "Attempt", "Name", "State", "Hosts", "GPUs", "End (UTC)", "GPU-hours lost"), rows)
     yield from _table(
         ("Phase", "From (UTC)", "To (UTC)", "Hours", "GPU-hours", "What it is"),
@@ -160,6 +161,11 @@ def _jobs(report: Report) -> Iterable[str]:
             for p in report["phases"]
         ],
     )
+
+
+def _lost(job: Mapping[str, Any]) -> str:
+    since = f" (since {job['basis']})" if job["basis"] in ("start", "checkpoint") else ""
+    return "not known" if job["basis"] == "unknown" else f"{job['gpu_hours_lost']:,.1f}{since}"
 
 
 def _hours(value: float | None) -> str:

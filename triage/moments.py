@@ -43,7 +43,8 @@ def shown(ts: str | None, about: str | None = None) -> str:
     if not ts:
         return f"~{shown(about)}" if about else "no stamp"
     whole, _, fraction = ts.rstrip("Z").partition(".")
-    return whole.replace("T", " ") + (f".{fraction[:3]}" if fraction else "")
+    fraction = fraction[:3].rstrip("0")
+    return whole.replace("T", " ") + (f".{fraction}" if fraction else "")
 
 
 def clock(ts: int | None) -> str:

@@ -17,7 +17,8 @@ Block = dict[str, Any]
 def slack(answer: Mapping[str, Any]) -> list[Block]:
     """Blocks of the answer of `triage now` (or of a report): at most 50, each text at most 3,000 characters."""
     verdict = answer["verdict"]
-    blocks = [_header(verdict), _section(mrkdwn(verdict["summary"])), _fields(verdict, answer)]
+    blocks = [_header(verdict), _section(mrkdwn(verdict["summary"]))]
+    blocks += [_fields(verdict, answer)] if verdict["class"] != "none" else []
     blocks += _list("Suspects", [_suspect(s) for s in answer["suspects"]], MOST_SUSPECTS)
     blocks += _list("Do now", [_command(c) for c in answer["commands"]], MOST_COMMANDS, "\n")
     blocks += _list("Spares", [f"{mrkdwn(s['host'])}: {mrkdwn(s['why'])}" for s in answer["spares"]], 3)
