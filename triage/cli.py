@@ -45,6 +45,11 @@ class PageFormat(StrEnum):
     HTML = "html"
     SLACK = "slack"
     TICKET = "ticket"
+    SVG = "svg"
+    PNG = "png"
+
+
+PICTURES = (PageFormat.SVG, PageFormat.PNG)
 
 
 class FailOn(StrEnum):
@@ -127,7 +132,7 @@ def now(
     db: Db = None,
     rules: Rules = None,
     tz: Zone = None,
-    form: Annotated[PageFormat, typer.Option("--format", help="text, json, md, html, slack or ticket.")] = PageFormat.TEXT,
+    form: Annotated[PageFormat, typer.Option("--format", help="text, json, md, html, slack, ticket, svg or png.")] = PageFormat.TEXT,
     explain: Annotated[
         bool, typer.Option("--explain", help="Show the decision rows that were tried, with the values that they saw.")
     ] = False,
@@ -163,9 +168,11 @@ def _show(answer: Answer, form: PageFormat, explain: bool) -> None:
         return
     if form is PageFormat.TEXT:
         typer.echo(_screen(answer))
+    elif form in PICTURES:
+        _write_bytes(_picture(answer, form), None)
     else:
         typer.echo(_page(answer, form))
-    if explain and decision is not None:
+    if explain and decision is not None and form not in PICTURES:
         typer.echo("\n" + tried_screen(decision.tried, decision.finding.features))
 
 
@@ -268,7 +275,7 @@ def report(
     at: At = None,
     db: Db = None,
     rules: Rules = None,
-    form: Annotated[PageFormat, typer.Option("--format", help="text, md, html, slack, ticket or json.")] = PageFormat.MD,
+    form: Annotated[PageFormat, typer.Option("--format", help="text, md, html, slack, ticket, json, svg or png.")] = PageFormat.MD,
     out: Annotated[
         str | None, typer.Option("--out", help="File to write; what people wrote between its markers is kept.", show_default=False)
     ] = None,
@@ -289,14 +296,36 @@ def _write_report(answer: Answer, form: PageFormat, out: str | None) -> None:
     if form is PageFormat.TEXT:
         typer.echo(_screen(answer))
         return
+    if form in PICTURES:
+        _write_bytes(_picture(answer, form), out)
+        return
     model = reports.report_of(answer.analysis, answer.decision, answer.book, answer.data, answer.read)
-    old = Path(out).read_text(encoding="utf-8") if out and Path(out).exists() else ""
+    old = Path(out).read_text(encoding="utf-8", errors="replace") if out and Path(out).is_file() else ""
     text = reports.render(model, form.value, old)
     if out is None:
         typer.echo(text)
+    else:
+        _write_bytes(text.encode(), out)
+
+
+def _picture(answer: Answer, form: PageFormat) -> bytes:
+    from triage import picture, reports
+
+    model = reports.report_of(answer.analysis, answer.decision, answer.book, answer.data, answer.read)
+    return picture.picture(model, form.value)
+
+
+def _write_bytes(data: bytes, out: str | None) -> None:
+    """Into a file, or to standard output, but no picture to a terminal."""
+    from pathlib import Path
+
+    if out is None:
+        if sys.stdout.isatty():
+            raise Fault("a picture is no text for a terminal; send it into a file with > incident.png")
+        sys.stdout.buffer.write(data)
         return
     try:
-        Path(out).write_text(text, encoding="utf-8")
+        Path(out).write_bytes(data)
     except OSError as error:
         raise Fault(f"{out}: cannot be written: {error.strerror}") from error
     typer.echo(f"written {out}")
