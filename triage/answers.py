@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from triage import spares
 from triage.decisions import Decision, summary_of
-from triage.evidence import rows_of
+from triage.evidence import UNKNOWN_PROCESS, rows_of
 from triage.history import History
 from triage.identity import UNKNOWN_JOB
 from triage.jobs import ACCOUNTING, Attempt
@@ -134,7 +134,7 @@ def answer(
             "start": iso(finding.incident.start),
             "end": iso(finding.incident.end),
         },
-        "suspects": [_suspect(s) for s in finding.suspects],
+        "suspects": [_suspect(s) for s in _placed(finding.suspects)],
         "victims": [{"host": h, "why": w} for h, w in finding.victims],
         "jobs": _jobs(decision, history),
         "at_risk": at_risk(decision, history),
@@ -154,8 +154,14 @@ def title_of(class_id: str, book: Rulebook) -> str:
     return book.class_(class_id).title if class_id != "none" else "nothing found"
 
 
+def _placed(suspects: Sequence[Any]) -> Sequence[Any]:
+    """Those with a host, a GPU or a rank, where there are any: a line that names no place is evidence beside them, no suspect."""
+    return [s for s in suspects if s.host or s.device or s.rank is not None] or suspects
+
+
 def _suspect(suspect: Any) -> dict[str, Any]:
-    return {name: getattr(suspect, name) for name in ("host", "device", "rank", "role", "score", "why")}
+    row = {name: getattr(suspect, name) for name in ("host", "device", "rank", "role", "score", "why")}
+    return row | {"why": suspect.why.replace(UNKNOWN_PROCESS, "")}
 
 
 def _quiet(analysis: Analysis, book: Rulebook, asked: Question, rejects: int, nothing_read: bool) -> dict[str, Any]:
@@ -242,7 +248,8 @@ def alternatives(decision: Decision, book: Rulebook) -> list[dict[str, str]]:
     """Other readings that the evidence does not exclude."""
     finding = decision.finding
     rows = [{"class": b.class_id or "T24", "why": f"{b.message[:100]} on {b.host or 'an unnamed host'}"} for b in finding.rivals]
-    if finding.root is not None and finding.root.user_possible and finding.shared != "job":
+    root = finding.root
+    if root is not None and root.user_possible and finding.shared != "job" and (root.family == "gpu" or "CUDA" in root.message):
         rows.append(
             {
                 "class": finding.class_id,
@@ -269,7 +276,7 @@ def alternatives(decision: Decision, book: Rulebook) -> list[dict[str, str]]:
     elif finding.class_id == "T24" and finding.root is None:
         rows += [
             {"class": "T15", "why": "host crash or reboot"},
-            {"class": "T21", "why": "slurmd or its network lost, the host itself well"},
+            {"class": "T21", "why": "the scheduler's daemon on the host or its network lost, the host itself well"},
         ]
     return rows[:6]
 
@@ -296,7 +303,7 @@ def missing(decision: Decision, history: History, book: Rulebook) -> list[dict[s
     extra = [
         {"what": filled(c.what, fill, False), "why": c.why, "command": filled(c.command, fill, True)}
         for c in wanted
-        if not _have(c.what, finding, history, fill)
+        if not _have(c.what, finding, history, fill) and not ("slurmd" in c.what and kubernetes(decision))
     ]
     own_first = [r for r in logs if any(h in r["what"] for h in suspected)]
     rest = [r for r in logs if r not in own_first]
@@ -384,14 +391,30 @@ def commands_of(decision: Decision, book: Rulebook, offered: Sequence[spares.Spa
     fill = fill_of(decision, _no_history(decision))
     if offered:
         fill["spare"] = offered[0].host
-    kubernetes = any(b.code.startswith("k8s.") for b in decision.finding.incident.bursts)
     rows = []
     for command in action.commands:
-        if command.command.startswith("kubectl") != kubernetes and _is_scheduler(command.command):
+        if not _fits(command.command, decision):
             continue
         if all(fill[name] is not None for name in fill if "{" + name + "}" in command.command):
             rows.append({"what": filled(command.what, fill, False), "command": filled(command.command, fill, True)})
     return rows
+
+
+def undo_of(decision: Decision, book: Rulebook, history: History) -> str:
+    """How an act that takes a host away is taken back, in the words of the scheduler that is there; blank for other acts."""
+    action = book.action(decision.action)
+    parts = [part.strip() for part in action.undo.split(";")] if action.isolating else []
+    return "; ".join(filled(part, fill_of(decision, history), True) for part in parts if _fits(part, decision))
+
+
+def kubernetes(decision: Decision) -> bool:
+    """Whether Kubernetes told of it."""
+    return any(b.code.startswith("k8s.") for b in decision.finding.incident.bursts)
+
+
+def _fits(command: str, decision: Decision) -> bool:
+    """Whether a command is not one of the other scheduler's."""
+    return command.startswith("kubectl") == kubernetes(decision) or not _is_scheduler(command)
 
 
 def _is_scheduler(command: str) -> bool:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from triage.history import History
 
 STAGES = ("precursor", "operator", "root", "cascade", "fact", "symptom", "teardown", "outcome", "recovery")
+POLICY = "T23"
+"""What ended by policy has a cause that is no fault: nothing is missing before it."""
 UNKNOWN = "unknown"
 PARENTS: dict[str, tuple[str, ...]] = {
     "root": ("root",),
@@ -46,7 +48,7 @@ def graph_of(evidence: Sequence[Mapping[str, Any]], decision: Decision, history:
     chosen = _chosen(nodes, decision, history)
     for child, parent, reason in _links(nodes, chosen):
         graph.add_edge(parent, child, reason=reason)
-    if decision.finding.root is None and nodes:
+    if decision.finding.root is None and nodes and decision.finding.class_id != POLICY:
         _add_unknown(graph, nodes)
     assert nx.is_directed_acyclic_graph(graph)
     data: dict[str, Any] = nx.node_link_data(graph, edges="edges")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -44,6 +45,11 @@ class PageFormat(StrEnum):
     HTML = "html"
     SLACK = "slack"
     TICKET = "ticket"
+    SVG = "svg"
+    PNG = "png"
+
+
+PICTURES = (PageFormat.SVG, PageFormat.PNG)
 
 
 class FailOn(StrEnum):
@@ -126,7 +132,7 @@ def now(
     db: Db = None,
     rules: Rules = None,
     tz: Zone = None,
-    form: Annotated[PageFormat, typer.Option("--format", help="text, json, md, html, slack or ticket.")] = PageFormat.TEXT,
+    form: Annotated[PageFormat, typer.Option("--format", help="text, json, md, html, slack, ticket, svg or png.")] = PageFormat.TEXT,
     explain: Annotated[
         bool, typer.Option("--explain", help="Show the decision rows that were tried, with the values that they saw.")
     ] = False,
@@ -162,9 +168,11 @@ def _show(answer: Answer, form: PageFormat, explain: bool) -> None:
         return
     if form is PageFormat.TEXT:
         typer.echo(_screen(answer))
+    elif form in PICTURES:
+        _write_bytes(_picture(answer, form), None)
     else:
         typer.echo(_page(answer, form))
-    if explain and decision is not None:
+    if explain and decision is not None and form not in PICTURES:
         typer.echo("\n" + tried_screen(decision.tried, decision.finding.features))
 
 
@@ -267,7 +275,7 @@ def report(
     at: At = None,
     db: Db = None,
     rules: Rules = None,
-    form: Annotated[PageFormat, typer.Option("--format", help="text, md, html, slack, ticket or json.")] = PageFormat.MD,
+    form: Annotated[PageFormat, typer.Option("--format", help="text, md, html, slack, ticket, json, svg or png.")] = PageFormat.MD,
     out: Annotated[
         str | None, typer.Option("--out", help="File to write; what people wrote between its markers is kept.", show_default=False)
     ] = None,
@@ -288,14 +296,36 @@ def _write_report(answer: Answer, form: PageFormat, out: str | None) -> None:
     if form is PageFormat.TEXT:
         typer.echo(_screen(answer))
         return
+    if form in PICTURES:
+        _write_bytes(_picture(answer, form), out)
+        return
     model = reports.report_of(answer.analysis, answer.decision, answer.book, answer.data, answer.read)
-    old = Path(out).read_text(encoding="utf-8") if out and Path(out).exists() else ""
+    old = Path(out).read_text(encoding="utf-8", errors="replace") if out and Path(out).is_file() else ""
     text = reports.render(model, form.value, old)
     if out is None:
         typer.echo(text)
+    else:
+        _write_bytes(text.encode(), out)
+
+
+def _picture(answer: Answer, form: PageFormat) -> bytes:
+    from triage import picture, reports
+
+    model = reports.report_of(answer.analysis, answer.decision, answer.book, answer.data, answer.read)
+    return picture.picture(model, form.value)
+
+
+def _write_bytes(data: bytes, out: str | None) -> None:
+    """Into a file, or to standard output, but no picture to a terminal."""
+    from pathlib import Path
+
+    if out is None:
+        if sys.stdout.isatty():
+            raise Fault("a picture is no text for a terminal; send it into a file with > incident.png")
+        sys.stdout.buffer.write(data)
         return
     try:
-        Path(out).write_text(text, encoding="utf-8")
+        Path(out).write_bytes(data)
     except OSError as error:
         raise Fault(f"{out}: cannot be written: {error.strerror}") from error
     typer.echo(f"written {out}")
@@ -603,7 +633,9 @@ def watch(
 
 @app.command()
 def collect(
-    answer: Annotated[str | None, typer.Argument(help="JSON of triage now.", show_default=False)] = None,
+    known: Annotated[
+        str | None, typer.Argument(help="A folder of logs, triaged first, or a file with the JSON of triage now.", show_default=False)
+    ] = None,
     job: Job = None,
     hosts: Annotated[str | None, typer.Option("--hosts", help="Hosts: gpu-[001-004],gpu-7.", show_default=False)] = None,
     low: Annotated[str | None, typer.Option("--from", help="Start of the window.", show_default=False)] = None,
@@ -625,9 +657,11 @@ def collect(
     from triage.moments import parse_time
 
     span = [parse_time(text) if text else None for text in (low, high)]
-    scope = collecting.scope_of(answer, job, hosts, span[0], span[1], namespace, kubernetes)
-    request = collecting.Request(scope, runner, out, _seconds(limit) or 60.0, tuple(add or ()))
-    done = collecting.run(_setup(db, rules, tz), request) if run else collecting.plan(request)
+    setup = _setup(db, rules, tz)
+    scope = collecting.scope_of(setup, known, job, hosts, span[0], span[1], namespace, kubernetes)
+    logs = [known] if known and os.path.isdir(known) else []
+    request = collecting.Request(scope, runner, out, _seconds(limit) or 60.0, (*logs, *(add or ())))
+    done = collecting.run(setup, request) if run else collecting.plan(request)
     _emit(done.data, form, lambda: "\n\n".join([collecting.screen(done.data), *([_screen(done.answer)] if done.answer else [])]))
 
 

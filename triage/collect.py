@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from triage.desk import Answer
 
 
+OF_WHAT = "of what? name a job with --job, hosts with --hosts, a folder of logs, or a file with the JSON of triage now"
+NOTHING_MISSED = "{}: nothing found in it, so nothing is missed; name a job with --job or hosts with --hosts"
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """What was asked for. `scope` holds what is known; `here` are logs that are already here, judged together with the bundle.
@@ -46,7 +50,8 @@ class Collected:
 
 
 def scope_of(
-    answer: str | None,
+    setup: Setup,
+    known: str | None,
     job: str | None,
     hosts: str | None,
     low: int | None,
@@ -54,8 +59,11 @@ def scope_of(
     namespace: str | None,
     kubernetes: bool,
 ) -> Scope:
-    """What is known before anything is run: an answer's scope, what the user says over it; raises Fault when that is nothing."""
-    scope = collect_plan.from_answer(answer) if answer else Scope()
+    """What is known before anything is run, and over it what the user says; raises Fault when that is nothing.
+
+    known  a file with the JSON of an answer, or a folder of logs, which is triaged first
+    """
+    scope = _of_path(setup, known, job) if known else Scope()
     named = collect_plan.hosts_named(hosts) if hosts else scope.hosts
     scope = replace(
         scope,
@@ -67,8 +75,17 @@ def scope_of(
         kubernetes=kubernetes or namespace is not None or scope.kubernetes or (which("sacct") is None and which("kubectl") is not None),
     )
     if scope.job is None and not scope.hosts:
-        raise Fault("of what? name a job with --job, hosts with --hosts, or a file with the JSON of triage now")
+        raise Fault(NOTHING_MISSED.format(known) if known else OF_WHAT)
     return scope
+
+
+def _of_path(setup: Setup, known: str, job: str | None) -> Scope:
+    if not Path(known).is_dir():
+        return collect_plan.from_answer(known)
+    answer = desk.now(replace(setup, db=None), [known], job, None, None).data
+    if answer["verdict"]["class"] == "none":
+        return Scope()
+    return collect_plan.with_logs(collect_plan.of_answer(answer), answer)
 
 
 def plan(request: Request) -> Collected:
@@ -109,6 +126,7 @@ def run(setup: Setup, request: Request, done: Done = lambda _row: None, now: Cal
 def _data(scope: Scope, skipped: Sequence[tuple[str, str]]) -> dict[str, Any]:
     return {
         "schema": 1,
+        "about": scope.about or None,
         "job": scope.job,
         "hosts": list(scope.hosts),
         "window": {"from": iso(scope.low), "to": iso(scope.high)},
@@ -159,7 +177,7 @@ def screen(data: Mapping[str, Any]) -> str:
     """The commands to copy, or what was brought."""
     from triage.screens import safe
 
-    lines = []
+    lines = [f"# to settle: {safe(data['about'])}"] if data["about"] else []
     for row in data["commands"]:
         if data["ran"]:
             end = "" if row["ended"] == "itself" else f", ended by the {row['ended']}" if row["exit"] is not None else f", {row['ended']}"

@@ -15,6 +15,7 @@ import hostlist
 from triage.collect_allowance import ON_CLUSTER, is_host, refused
 from triage.faults import Fault, InputFault
 from triage.moments import HOUR, MINUTE, SECOND, iso, parse_time
+from triage.screens import folded
 
 BEFORE, AFTER, LONGEST = 15 * MINUTE, 10 * MINUTE, 24 * HOUR
 """Around an incident; of a job's attempt at most the last day, from 1 h before it."""
@@ -37,7 +38,12 @@ class Errand:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What the evidence is wanted of. Times are microseconds UTC; `asked` are commands that an answer missed."""
+    """What the evidence is wanted of. Times are microseconds UTC.
+
+    asked  commands that an answer missed
+    here   hosts whose kernel log of that time is here
+    about  the incident in one line
+    """
 
     job: str | None = None
     hosts: tuple[str, ...] = ()
@@ -47,6 +53,8 @@ class Scope:
     kubernetes: bool = False
     namespace: str | None = None
     asked: tuple[tuple[str, str], ...] = ()
+    here: tuple[str, ...] = ()
+    about: str = ""
 
 
 @dataclass(slots=True)
@@ -71,14 +79,15 @@ def from_answer(path: str) -> Scope:
     """The scope of an answer of `triage now --format json`; raises InputFault for anything else."""
     try:
         answer = json.loads(Path(path).read_text(encoding="utf-8"))
-        return _scope(answer)
+        return of_answer(answer)
     except OSError as error:
         raise InputFault(path, error.strerror or "not readable", "check the path") from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise InputFault(path, "no answer of triage", "write one with triage now PATH --format json") from error
+        raise InputFault(path, "no answer of triage", "write one with triage now PATH --format json, or name the folder of logs") from error
 
 
-def _scope(answer: Mapping[str, Any]) -> Scope:
+def of_answer(answer: Mapping[str, Any]) -> Scope:
+    """The scope of the data of an answer; raises KeyError, TypeError or ValueError where it is none."""
     verdict, jobs = answer["verdict"], answer["jobs"]
     suspects = _distinct(str(s["host"]) for s in answer["suspects"] if s["host"])
     hosts = _distinct([*suspects, *(str(h) for j in jobs for h in j["hosts"]), *(str(v["host"]) for v in answer["victims"])])
@@ -93,7 +102,19 @@ def _scope(answer: Mapping[str, Any]) -> Scope:
         high=max(stamps) + AFTER if stamps else None,
         kubernetes=any(w.startswith("kubectl ") for w in words),
         asked=asked,
+        about="" if verdict.get("class") in (None, "none") else str(verdict.get("summary", "")),
     )
+
+
+def with_logs(scope: Scope, answer: Mapping[str, Any]) -> Scope:
+    """The scope, less the kernel logs that were read for the answer and reach over its beginning."""
+    since = answer["verdict"]["start"]
+    if since is None:
+        return scope
+    spans = [row for row in answer["coverage"] if row["family"] == "kernel" and row["from"] and row["to"]]
+    start = parse_time(since)
+    read = {str(row["host"]) for row in spans if parse_time(row["from"]) <= start <= parse_time(row["to"])}
+    return replace(scope, here=tuple(host for host in scope.hosts if host in read))
 
 
 def of_attempt(scope: Scope, rows: Iterable[Mapping[str, Any]], now: int) -> Scope:
@@ -131,10 +152,13 @@ def rest(scope: Scope, pods: Sequence[tuple[str, str, bool]] = ()) -> Plan:
     """What tells the cause: the scheduler's view of the hosts, and their own logs. `pods`: (namespace, name, whether it restarted)."""
     plan = Plan()
     (_kubernetes if scope.kubernetes else _slurm)(plan, scope, pods)
-    for host in scope.hosts[:MOST_HOSTS]:
+    wanted = [host for host in scope.hosts if host not in set(scope.here)]
+    for host in wanted[:MOST_HOSTS]:
         _kernel(plan, scope, host)
-    if len(scope.hosts) > MOST_HOSTS:
-        more = f"kernel logs of {len(scope.hosts) - MOST_HOSTS} more hosts"
+    if scope.here:
+        plan.skipped.append((f"kernel logs of {folded(scope.here)}", "they are here"))
+    if len(wanted) > MOST_HOSTS:
+        more = f"kernel logs of {len(wanted) - MOST_HOSTS} more hosts"
         plan.skipped.append((more, f"more than {MOST_HOSTS}; name some with --hosts"))
     for what, command in scope.asked:
         _asked(plan, scope, what, command)

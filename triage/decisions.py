@@ -250,6 +250,8 @@ def summary_of(decision: Decision, title: str) -> str:
                 if x
             )
         )
+    if suspect is None and incident.attempt is None and finding.shared == "none" and incident.hosts:
+        parts.append(incident.hosts[0] if len(incident.hosts) == 1 else f"{len(incident.hosts)} hosts")
     if incident.attempt and finding.class_id == "T23":
         parts.append(f"job {incident.attempt.job_id}" + (f" (attempt {incident.attempt.attempt + 1})" if incident.attempt.attempt else ""))
     elif incident.attempt:

@@ -22,12 +22,17 @@ def rows_of(decision: Decision, history: History) -> list[dict[str, Any]]:
     rows = [_row(group, role, finding, history) for role, group in _groups(finding)]
     rows += _derived(finding, history)
     kept = _most_telling(rows)
-    return sorted(kept, key=lambda r: (r["ts"] or "9999", ORDER.index(r["role"]), r["source"], r["line"]))
+    return sorted(kept, key=lambda r: (_when(r), ORDER.index(r["role"]), r["source"], r["line"]))
+
+
+def _when(row: dict[str, Any]) -> str:
+    """Its stamp or a neighbour's; what has neither comes last."""
+    return str(row["ts"] or row["about"] or "9999")
 
 
 def _most_telling(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     by_role: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
-    for row in sorted(rows, key=lambda r: (r["ts"] or "9999", r["source"], r["line"])):
+    for row in sorted(rows, key=lambda r: (_when(r), r["source"], r["line"])):
         by_role[row["role"]].append(row)
     return [row for role in ORDER for row in by_role[role][:MOST_EACH]][:40]
 

@@ -16,12 +16,19 @@ if TYPE_CHECKING:
 
 MOST_CODES, MOST_PLACES = 12, 3
 TELLING = ("root", "cascade", "precursor")
+NOT_OF_A_HOST = {"user", "storage", "facility", "scheduler"}
+"""Layers whose faults no vendor mends in a host, whichever host they show on."""
 
 
 def hardware_of(
     decision: Decision, history: History, identities: Sequence[Mapping[str, Any]], excerpts: Mapping[str, Excerpt]
 ) -> list[dict[str, Any]]:
-    """One row a suspected host and device: model, uuid, serial, driver, firmware (null where no log says), rack, codes with places."""
+    """One row a suspected host and device, none where the fault is not of a host.
+
+    model, uuid, serial, driver, firmware (null where no log says), rack, codes with places.
+    """
+    if decision.layer in NOT_OF_A_HOST:
+        return []
     places = dict.fromkeys((s.host, s.device, s.role) for s in decision.finding.suspects if s.host)
     return [_row(str(host), device, role, history, identities, excerpts) for host, device, role in places]
 

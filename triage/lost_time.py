@@ -16,6 +16,7 @@ MEANING = {
     "queue": "waited for hosts",
     "kept": "work that a checkpoint kept",
     "lost": "work after the last checkpoint, to be done again",
+    "all": "work since the start, no checkpoint seen: to be done again",
     "stuck": "hosts held while nothing moved",
     "down": "from the end to the next attempt",
     "restart": "from the next start to its first step",
@@ -37,7 +38,9 @@ def phases_of(decision: Decision, history: History) -> list[dict[str, Any]]:
     spans = [*_run(attempt, end, decision), *_return(attempt, history)]
     if attempt.submit is not None:
         spans.insert(0, ("queue", attempt.submit, attempt.start))
-    return [_row(name, low, high, attempt.gpus) for name, low, high in spans if high > low]
+    rows = [_row(name, low, high, attempt.gpus) for name, low, high in spans if high > low]
+    kept = any(row["phase"] == "kept" for row in rows)
+    return [row if kept or row["phase"] != "lost" else row | {"meaning": MEANING["all"]} for row in rows]
 
 
 def _run(attempt: Attempt, end: int, decision: Decision) -> Iterable[Span]:

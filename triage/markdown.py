@@ -8,10 +8,12 @@ from typing import Any
 
 from triage.causality import folded, in_order
 from triage.escape import md_block, md_code, md_prose, plain_label
-from triage.reports import PEOPLE, hint_of
+from triage.moments import shown
+from triage.reports import PEOPLE, class_of, hint_of
+from triage.screens import folded as folded_hosts
 
 Report = Mapping[str, Any]
-MOST_ROWS, MOST_RAW, MOST_NODES = 40, 6, 24
+MOST_ROWS, MOST_RAW, MOST_NODES, MOST_NAMES = 40, 6, 24, 300
 
 
 def markdown(report: Report) -> str:
@@ -56,22 +58,23 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 def _title(report: Report) -> Iterable[str]:
     verdict = report["verdict"]
     yield f"# {md_prose(verdict['summary'])}"
+    if report["rule"] is None:
+        return
     yield ""
     row = (
-        f"**{verdict['class']}** {md_prose(report['title'])}" if report["rule"] else verdict["class"],
-        verdict["layer"],
-        verdict["manifestation"],
-        f"**{verdict['action'].replace('_', ' ')}**",
+        f"**{verdict['class']}** {md_prose(report['title'])}",
+        verdict["layer"].replace("_", " "),
+        verdict["manifestation"].replace("_", " "),
+        f"**{report['rule']['action_title']}**",
         f"**{verdict['confidence']}**",
-        verdict["start"] or "not known",
-        verdict["end"] or "goes on",
+        shown(verdict["start"]) if verdict["start"] else "not known",
+        shown(verdict["end"]) if verdict["end"] else "goes on",
     )
     yield from _table(("Class", "Layer", "Shows as", "Action", "Confidence", "Began (UTC)", "Ended (UTC)"), [row])[1:]
-    if report["rule"]:
-        rule = report["rule"]
-        yield ""
-        sure = f"{verdict['confidence'].capitalize()}: {md_prose(rule['confidence'])}."
-        yield f"Decided by rule {md_code(rule['id'])} ({md_prose(rule['reason'])}). {sure}"
+    rule = report["rule"]
+    yield ""
+    sure = f"{verdict['confidence'].capitalize()}: {md_prose(rule['confidence'])}."
+    yield f"Incident {md_code(report['id'])}, decided by rule {md_code(rule['id'])} ({md_prose(rule['reason'])}). {sure}"
 
 
 def _kept(report: Report, names: Sequence[str]) -> Iterable[str]:
@@ -125,8 +128,7 @@ def _suspects(report: Report) -> Iterable[str]:
     for why in dict.fromkeys(v["why"] for v in report["victims"]):
         hosts = [v["host"] for v in report["victims"] if v["why"] == why]
         yield ""
-        more = f" and {len(hosts) - 12} more" if len(hosts) > 12 else ""
-        yield f"Victims, {md_prose(why)}: {', '.join(md_code(h) for h in hosts[:12])}{more}."
+        yield f"Not guilty: {md_code(folded_hosts(hosts, MOST_NAMES))} ({md_prose(why)})."
     for row in report["at_risk"]:
         yield ""
         yield f"At risk: job {md_code(row['job_id'])} {md_prose(row['why'])}."
@@ -144,27 +146,36 @@ def _jobs(report: Report) -> Iterable[str]:
             md_prose(j["state"] or "not known"),
             str(len(j["hosts"])),
             "?" if j["gpus"] is None else str(j["gpus"]),
-            j["end"] or "runs",
-            "not known" if j["basis"] == "unknown" else f"{j['gpu_hours_lost']:,.1f} (since {j['basis']})",
+            shown(j["end"]) if j["end"] else "runs",
+            _lost(j),
         )
         for j in report["jobs"]
     ]
     if rows:
-        yield "## Cost"
+        yield "## Cost" if report["rule"] else "## Jobs"
         yield from _table(("Job", "Attempt", "Name", "State", "Hosts", "GPUs", "End (UTC)", "GPU-hours lost"), rows)
     yield from _table(
         ("Phase", "From (UTC)", "To (UTC)", "Hours", "GPU-hours", "What it is"),
         [
-            (p["phase"], p["from"], p["to"], f"{p['hours']:.2f}", "" if p["gpu_hours"] is None else f"{p['gpu_hours']:,.1f}", p["meaning"])
+            (p["phase"], shown(p["from"]), shown(p["to"]), f"{p['hours']:.2f}", _hours(p["gpu_hours"]), p["meaning"])
             for p in report["phases"]
         ],
     )
 
 
+def _lost(job: Mapping[str, Any]) -> str:
+    since = f" (since {job['basis']})" if job["basis"] in ("start", "checkpoint") else ""
+    return "not known" if job["basis"] == "unknown" else f"{job['gpu_hours_lost']:,.1f}{since}"
+
+
+def _hours(value: float | None) -> str:
+    return "" if value is None else f"{value:,.1f}"
+
+
 def _timeline(report: Report) -> Iterable[str]:
     rows = [
         (
-            e["ts"] or "no stamp",
+            md_prose(shown(e["ts"], e["about"])),
             e["role"],
             md_code(e["host"], table=True) if e["host"] else (f"{e['hosts']} hosts" if e["hosts"] else ""),
             md_code(e["text"], table=True),
@@ -179,6 +190,8 @@ def _timeline(report: Report) -> Iterable[str]:
 
 def _causes(report: Report) -> Iterable[str]:
     graph = folded(report["graph"])
+    linked = {end for edge in graph["edges"] for end in (edge["source"], edge["target"])}
+    graph = {**graph, "nodes": [node for node in graph["nodes"] if node["id"] in linked]}
     nodes = {node["id"]: node for node in graph["nodes"]}
     if not graph["edges"]:
         return
@@ -213,15 +226,15 @@ def _raw(report: Report) -> Iterable[str]:
         return
     yield "## Raw lines"
     seen: set[tuple[str, int]] = set()
-    for row, shown in wanted[:MOST_RAW]:
-        if (shown["source"], shown["line"]) in seen:
+    for row, found in wanted[:MOST_RAW]:
+        if (found["source"], found["line"]) in seen:
             continue
-        seen.update((shown["source"], n["number"]) for n in shown["lines"])
+        seen.update((found["source"], n["number"]) for n in found["lines"])
         yield ""
-        yield f"{row['role']} {_place(report, shown['source'], shown['line'])}" + (f": {shown['note']}" if shown["note"] else "")
-        if shown["lines"]:
+        yield f"{row['role']} {_place(report, found['source'], found['line'])}" + (f": {found['note']}" if found["note"] else "")
+        if found["lines"]:
             yield ""
-            yield md_block([f"{'>' if n['hit'] else ' '} {n['number']:>6}  {n['text']}" for n in shown["lines"]])
+            yield md_block([f"{'>' if n['hit'] else ' '} {n['number']:>6}  {n['text']}" for n in found["lines"]])
 
 
 def _hardware(report: Report) -> Iterable[str]:
@@ -244,7 +257,13 @@ def _hardware(report: Report) -> Iterable[str]:
 
 def _earlier(report: Report) -> Iterable[str]:
     rows = [
-        (e["start"] or "", e["class"], md_prose(e["why"]), md_prose(e["summary"] or e["why"]), md_code(e["id"], table=True))
+        (
+            shown(e["start"]),
+            md_prose(class_of(report, e["class"])),
+            md_prose(e["why"]),
+            md_prose(e["summary"] or e["why"]),
+            md_code(e["id"], table=True),
+        )
         for e in report["earlier"]
     ]
     if rows:
@@ -267,17 +286,18 @@ def _open(report: Report) -> Iterable[str]:
 def _others(report: Report) -> Iterable[str]:
     rows = [
         (
-            o["start"] or "",
-            o["class"],
+            shown(o["start"]),
+            md_prose(class_of(report, o["class"])),
             md_code(", ".join(o["hosts"]), table=True) if o["hosts"] else "",
-            md_prose(o["action"].replace("_", " ")),
+            md_code(o["job_id"], table=True) if o["job_id"] else "",
+            "" if o["action"] == "none" else md_prose(o["action"].replace("_", " ")),
             md_code(o["id"], table=True),
         )
         for o in report["others"][:10]
     ]
     if rows:
         yield "## Other incidents"
-        yield from _table(("Began (UTC)", "Class", "Hosts", "Action", "Id"), rows)
+        yield from _table(("Began (UTC)", "Class", "Hosts", "Job", "Action", "Id"), rows)
 
 
 def _number(value: int | None) -> str:

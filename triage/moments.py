@@ -38,6 +38,15 @@ def iso(ts: int | None) -> str | None:
     return text + fraction + "Z"
 
 
+def shown(ts: str | None, about: str | None = None) -> str:
+    """2026-03-04 05:06:07.001 for a reader of an ISO stamp; `~` before that of a neighbouring line."""
+    if not ts:
+        return f"~{shown(about)}" if about else "no stamp"
+    whole, _, fraction = ts.rstrip("Z").partition(".")
+    fraction = fraction[:3].rstrip("0")
+    return whole.replace("T", " ") + (f".{fraction}" if fraction else "")
+
+
 def clock(ts: int | None) -> str:
     """14:02:11Z, for a screen whose date is said once."""
     return "--:--:--" if ts is None else (EPOCH + timedelta(microseconds=ts)).strftime("%H:%M:%SZ")

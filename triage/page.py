@@ -15,11 +15,12 @@ from markupsafe import Markup
 from triage.causality import STAGES, folded, in_order
 from triage.escape import cell, clean, json_in_page
 from triage.markdown import shorter
-from triage.moments import iso, micros, parse_time
-from triage.reports import PEOPLE
+from triage.moments import iso, micros, parse_time, shown
+from triage.reports import PEOPLE, class_of
+from triage.screens import folded as folded_hosts
 
 LIBRARY = "echarts-6.1.0.min.js"
-LONGEST, MOST_CELLS = 2000, 5000
+LONGEST, MOST_CELLS, MOST_NAMES = 2000, 5000, 600
 PARTS = (
     ("culprit", "C", "culprit"),
     ("suspect", "S", "suspect"),
@@ -56,6 +57,7 @@ def html(report: Report) -> str:
             r=report,
             v=report["verdict"],
             css=Markup(_text("page.css")),
+            night=Markup(_text("night.css")),
             library=library,
             script=script,
             hashes=Markup(" ".join(_hash(part) for part in (library, script))),
@@ -65,6 +67,7 @@ def html(report: Report) -> str:
             racks=racks(report["fleet"]),
             parts=[{"name": name, "letter": letter, "words": words} for name, letter, words in PARTS if name in used],
             people=PEOPLE,
+            class_of=lambda class_id: class_of(report, class_id),
             root=root,
         )
     )
@@ -86,7 +89,8 @@ def _environment(cut: int) -> Environment:
         "cell": cell,
         "long": lambda text: clean(text, LONGEST),
         "words": lambda text: str(text).replace("_", " "),
-        "stamp": stamp,
+        "stamp": shown,
+        "folded": lambda hosts: folded_hosts(hosts, MOST_NAMES),
         "number": lambda value: "" if value is None else value,
         "short": lambda path: str(path)[cut:],
     }
@@ -96,14 +100,6 @@ def _environment(cut: int) -> Environment:
 
 def _final(value: Any) -> Any:
     return clean(value, LONGEST) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-def stamp(ts: str | None) -> str:
-    """2026-03-04 05:06:07.001 for a reader."""
-    if not ts:
-        return "no stamp"
-    whole, _, fraction = ts.rstrip("Z").partition(".")
-    return whole.replace("T", " ") + (f".{fraction[:3]}" if fraction else "")
 
 
 def racks(fleet: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -175,7 +171,7 @@ def _graph(graph: Mapping[str, Any]) -> dict[str, Any]:
                 "where": clean(n["host"] or (f"{n['hosts']} hosts" if n["hosts"] else ""), 40),
                 "count": n["count"],
                 "text": clean(n["text"], 200),
-                "time": stamp(iso(micros(n["begin"]))) if n["begin"] is not None else "",
+                "time": shown(iso(micros(n["begin"]))) if n["begin"] is not None else "",
             }
             for n in graph["nodes"]
         ],

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from triage import causality, excerpt, hardware, lost_time, timeline
-from triage.answers import fill_of, filled, hosts_of, title_of
+from triage.answers import hosts_of, title_of, undo_of
 from triage.decisions import Decision, summary_of
 from triage.faults import Fault
 from triage.moments import iso
@@ -64,8 +64,9 @@ def report_of(
 ) -> dict[str, Any]:
     """The report of a decision and its answer; with None that of a quiet history. Plain data for JSON; texts are as the logs hold them.
 
-    Beyond the keys of the answer: id, title, now, rule, timeline, fleet, graph, excerpts, hardware, earlier, phases, questions,
-    would_change, sources, people. `excerpts` has one entry an evidence row, in order. Without `read` no raw line, serial or UUID is shown.
+    Beyond the keys of the answer: id, title, classes (id to title), now, rule, timeline, fleet, graph, excerpts,
+    hardware, earlier, phases, questions, would_change, sources, people. `excerpts` has one entry an evidence row, in order. Without
+    `read` no raw line, serial or UUID is shown.
     """
     history = analysis.history
     known = read or Read([{"path": path, "source_id": source_id} for source_id, path in sorted(history.paths.items(), key=lambda p: p[1])])
@@ -74,6 +75,7 @@ def report_of(
     report |= {"fleet": timeline.fleet_of(decision, history), "rule": None, "timeline": None, "graph": dict(NO_GRAPH)}
     report |= {name: [] for name in ("hardware", "earlier", "phases", "questions", "would_change")}
     report |= {"excerpts": [_shown(row, {}) for row in answer["evidence"]]}
+    report |= {"classes": {name: row.title for name, row in book.classes.items()}}
     if decision is not None:
         report |= _of_decision(answer, analysis, decision, book, known)
     return report
@@ -92,9 +94,14 @@ def _of_decision(answer: Mapping[str, Any], analysis: Analysis, decision: Decisi
         "hardware": hardware.hardware_of(decision, history, read.identities, excerpts),
         "earlier": earlier(analysis, decision),
         "phases": lost_time.phases_of(decision, history),
-        "questions": questions(answer, decision, read.sources),
+        "questions": questions(answer, decision, book, read.sources),
         "would_change": would_change(decision, book),
     }
+
+
+def class_of(report: Mapping[str, Any], class_id: str) -> str:
+    """`T04 GPU lost ...`; the id alone where its title is not known."""
+    return f"{class_id} {report['classes'].get(class_id, '')}".strip()
 
 
 def _source(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -113,7 +120,7 @@ def _rule(decision: Decision, book: Rulebook, history: History) -> dict[str, Any
         "rulebook": book.digest,
         "features": {name: value for name, value in decision.finding.features.items() if isinstance(value, str | bool | int | float)},
         "action_title": action.title,
-        "undo": filled(action.undo, fill_of(decision, history), True) if action.isolating else "",
+        "undo": undo_of(decision, book, history),
         "confidence": next((level.definition for level in book.levels if level.id == decision.confidence), ""),
     }
 
@@ -174,10 +181,10 @@ def _earlier_row(other: Decision, why: str) -> dict[str, Any]:
     }
 
 
-def questions(answer: Mapping[str, Any], decision: Decision, read: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+def questions(answer: Mapping[str, Any], decision: Decision, book: Rulebook, read: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     """What is not settled: question, why it matters, and a command that would settle it (or nothing)."""
     rows = [{"question": f"Get {m['what']}", "why": m["why"], "command": m["command"]} for m in answer["missing"]]
-    rows += [{"question": f"Could it be {a['class']} instead?", "why": a["why"], "command": ""} for a in answer["alternatives"]]
+    rows += [{"question": _alternative(a, answer, book), "why": a["why"], "command": ""} for a in answer["alternatives"]]
     rows += [
         {"question": f"Is the {what} right?", "why": "inferred, printed by no line of the evidence", "command": ""}
         for what in dict.fromkeys(decision.finding.inferred)
@@ -185,6 +192,12 @@ def questions(answer: Mapping[str, Any], decision: Decision, read: Sequence[Mapp
     used = {row["source"] for row in answer["evidence"]}
     unplaced = {row["source"] for row in answer["evidence"] if row["ts"] is None}
     return rows + [_clock_question(row) for row in read if row["path"] in used and _unsure(row, unplaced)]
+
+
+def _alternative(row: Mapping[str, Any], answer: Mapping[str, Any], book: Rulebook) -> str:
+    if row["class"] == answer["verdict"]["class"]:
+        return "Could it come from elsewhere?"
+    return f"Could it be {title_of(row['class'], book)} ({row['class']}) instead?"
 
 
 def _unsure(row: Mapping[str, Any], unplaced: set[str]) -> bool:

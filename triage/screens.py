@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import textwrap
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 LABEL = 11
 MIN_WIDTH, MAX_WIDTH = 80, 160
 LONGEST_NAME = 63  # RFC 1035: a label of a host name has at most 63 characters
-EVIDENCE_LINES, VICTIM_NAMES, MISSING_LINES, OTHER_LINES = 9, 6, 4, 6
+EVIDENCE_LINES, MISSING_LINES, OTHER_LINES, SENTENCE_LINES = 9, 4, 6, 3
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
 
 
@@ -43,17 +44,19 @@ def now_screen(answer: Mapping[str, Any], titles: Mapping[str, str], sentence: s
     size = size or width()
     verdict = answer["verdict"]
     if verdict["class"] == "none":
-        return "\n".join([safe(verdict["summary"]), *block("Missing", _missing(answer), size), *_rest(answer, size), *_read(answer)])
+        return "\n".join(
+            [safe(verdict["summary"]), *block("Missing", _missing(answer), size), *_rest(answer, titles, size), *_read(answer)]
+        )
     lines = [_head(answer, titles, size), ""]
-    lines += block("Do now", _do_now(answer, sentence), size)
+    lines += block("Do now", [*wrapped(safe(sentence), size - LABEL), *_do_now(answer)], size)
     lines += block("Why", _why(answer, size - LABEL), size)
     lines += block("Suspected", _suspected(answer), size)
     lines += block("Not guilty", _not_guilty(answer), size)
     lines += block("Cost", _cost(answer), size)
     lines += block("At risk", [f"job {safe(r['job_id'])}: {safe(r['why'])}" for r in answer["at_risk"][:3]], size)
-    lines += block("Or else", [f"{r['class']} {titles.get(r['class'], '')}: {safe(r['why'])}" for r in answer["alternatives"][:3]], size)
+    lines += block("Or else", [_or_else(r, verdict, titles) for r in answer["alternatives"][:3]], size)
     lines += block("Missing", _missing(answer), size)
-    lines += _rest(answer, size)
+    lines += _rest(answer, titles, size)
     return "\n".join(lines)
 
 
@@ -75,8 +78,13 @@ def _head(answer: Mapping[str, Any], titles: Mapping[str, str], size: int) -> st
     return cut(f"{left}{' ' * max(2, size - len(left) - len(right))}{right}", size)
 
 
-def _do_now(answer: Mapping[str, Any], sentence: str) -> list[str]:
-    lines = [safe(sentence)]
+def wrapped(text: str, size: int) -> list[str]:
+    """A sentence in lines of whole words, three at most."""
+    return textwrap.wrap(text, size, max_lines=SENTENCE_LINES, placeholder=" ...")
+
+
+def _do_now(answer: Mapping[str, Any]) -> list[str]:
+    lines = []
     commands = [c for c in answer["commands"] if c["command"]]
     for number, command in enumerate(commands[:4], 1):
         lines.append(f"{number} {safe(command['what'])}")
@@ -98,7 +106,8 @@ def _why(answer: Mapping[str, Any], size: int) -> list[str]:
     left_out = len(told) + len(others) - len(shown)
     lines = []
     for row in (rows[at] for at in shown):
-        stamp = f"{row['ts'][11:19]}Z" if row["ts"] else "        -"
+        near = row.get("about")
+        stamp = f"{row['ts'][11:19]}Z" if row["ts"] else f"~{near[11:19]}" if near else "        -"
         where = f"{safe(row['source']).rsplit('/', 1)[-1]}:{row['line']}"
         role = row["role"]
         who = "" if row["host"] and row["text"].startswith(f"{row['host']} ") else safe(row["host"] or "")
@@ -106,7 +115,7 @@ def _why(answer: Mapping[str, Any], size: int) -> list[str]:
         text = cut(safe(row["text"]), max(20, room))
         lines.append(f"{stamp} {who}{' ' if who else ''}{text:{max(20, room)}}  {where}  {role}")
     if left_out:
-        lines.append(f"          and {left_out} more: triage report")
+        lines.append(f"          and {left_out} more: --format md")
     return lines
 
 
@@ -129,7 +138,7 @@ def _not_guilty(answer: Mapping[str, Any]) -> list[str]:
     return [f"{folded(hosts)} ({safe(why)})" for why, hosts in by_reason.items()][:3]
 
 
-def folded(hosts: Sequence[str]) -> str:
+def folded(hosts: Sequence[str], most: int = 80) -> str:
     """Host names as a Slurm hostlist; shortened when it stays long."""
     import hostlist
 
@@ -137,14 +146,16 @@ def folded(hosts: Sequence[str]) -> str:
         text = safe(hostlist.collect_hostlist(list(hosts)))
     except hostlist.BadHostlist:
         text = ",".join(safe(h) for h in hosts)
-    return text if len(text) < 80 else f"{text[:70]}... ({len(hosts)} hosts)"
+    return text if len(text) < most else f"{text[: most - 10]}... ({len(hosts)} hosts)"
 
 
 def _cost(answer: Mapping[str, Any]) -> list[str]:
     lines = []
     for job in answer["jobs"][:2]:
         if job["gpu_hours_lost"]:
-            lines.append(f"{job['gpu_hours_lost']:.1f} GPU-hours: {job['gpus']} GPUs of job {safe(job['job_id'])} x {_lost(answer, job)}")
+            so_far, by = ("", " x ") if job["end"] else (" so far", ", ")
+            gpus = f"{job['gpus']} GPUs of job {safe(job['job_id'])}"
+            lines.append(f"{job['gpu_hours_lost']:.1f} GPU-hours{so_far}: {gpus}{by}{_lost(answer, job)}")
     return lines
 
 
@@ -164,6 +175,11 @@ def _lost(answer: Mapping[str, Any], job: Mapping[str, Any]) -> str:
     return f"({span((last - stopped) / SECOND)} hang + {span((stopped - first) / SECOND)} {words})"
 
 
+def _or_else(row: Mapping[str, Any], verdict: Mapping[str, Any], titles: Mapping[str, str]) -> str:
+    """Another class by its name; another cause within the class by its reason alone."""
+    return safe(row["why"]) if row["class"] == verdict["class"] else f"{titles.get(row['class'], '')} ({row['class']}): {safe(row['why'])}"
+
+
 def _when(stamp: str | None) -> str:
     return f"{stamp[:19]}Z" if stamp else "at an unknown time "
 
@@ -177,16 +193,21 @@ def _missing(answer: Mapping[str, Any]) -> list[str]:
     return flat
 
 
-def _rest(answer: Mapping[str, Any], size: int) -> list[str]:
+def _rest(answer: Mapping[str, Any], titles: Mapping[str, str], size: int) -> list[str]:
     others = answer["others"]
-    lines = [
-        f"{_when(o['start'])} {o['class']} {('job ' + safe(o['job_id'])) if o.get('job_id') else ''} "
-        f"{safe(', '.join(o['hosts'][:2]))} -> {o['action'].replace('_', ' ')}"
-        for o in others[:OTHER_LINES]
-    ]
+    lines = [f"{_when(o['start'])} {_other(o, titles)}" for o in others[:OTHER_LINES]]
     if len(others) > OTHER_LINES:
-        lines.append(f"and {len(others) - OTHER_LINES} more: triage incidents")
+        lines.append(f"and {len(others) - OTHER_LINES} more: --format json")
     return block("Also", lines, size) if lines else []
+
+
+def _other(row: Mapping[str, Any], titles: Mapping[str, str]) -> str:
+    """Where, what to do about it, if anything, and what it is."""
+    names = [f"job {safe(row['job_id'])}" if row.get("job_id") else "", folded(row["hosts"]) if row["hosts"] else ""]
+    act = "" if row["action"] == "none" else row["action"].replace("_", " ")
+    return ": ".join(
+        part for part in (" ".join(n for n in names if n), act, f"{titles.get(row['class'], '')} ({row['class']})".strip()) if part
+    )
 
 
 def _read(answer: Mapping[str, Any]) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from triage.escape import clean, inert, mrkdwn
+from triage.moments import shown
 
 MOST_BLOCKS, MOST_TEXT, MOST_HEADER = 50, 3000, 150
 MOST_SUSPECTS, MOST_EVIDENCE, MOST_COMMANDS = 6, 10, 8
@@ -16,12 +17,14 @@ Block = dict[str, Any]
 def slack(answer: Mapping[str, Any]) -> list[Block]:
     """Blocks of the answer of `triage now` (or of a report): at most 50, each text at most 3,000 characters."""
     verdict = answer["verdict"]
-    blocks = [_header(verdict), _section(mrkdwn(verdict["summary"])), _fields(verdict, answer)]
+    blocks = [_header(verdict), _section(mrkdwn(verdict["summary"]))]
+    blocks += [_fields(verdict, answer)] if verdict["class"] != "none" else []
     blocks += _list("Suspects", [_suspect(s) for s in answer["suspects"]], MOST_SUSPECTS)
     blocks += _list("Do now", [_command(c) for c in answer["commands"]], MOST_COMMANDS, "\n")
+    blocks += _list("Spares", [f"{mrkdwn(s['host'])}: {mrkdwn(s['why'])}" for s in answer["spares"]], 3)
     blocks += _list("Evidence", [_evidence(e) for e in _telling(answer["evidence"])], MOST_EVIDENCE)
     blocks += _list("Still missing", [f"{mrkdwn(m['what'])}: {mrkdwn(m['why'])}" for m in answer["missing"]], 5)
-    blocks += _list("Could also be", [f"{mrkdwn(a['class'])}: {mrkdwn(a['why'])}" for a in answer["alternatives"]], 4)
+    blocks += _list("Could also be", [_alternative(a, verdict["class"]) for a in answer["alternatives"]], 4)
     blocks.append(_context(answer))
     return blocks[:MOST_BLOCKS]
 
@@ -32,7 +35,8 @@ def payload(answer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _header(verdict: Mapping[str, Any]) -> Block:
-    text = clean(f"{verdict['action'].replace('_', ' ')} ({verdict['confidence']})", MOST_HEADER - 40)
+    act = verdict["action"].replace("_", " ").replace("gpu", "GPU").capitalize() if verdict["action"] != "none" else "Nothing to do"
+    text = clean(f"{act} ({verdict['confidence']})", MOST_HEADER - 40)
     return {"type": "header", "text": {"type": "plain_text", "text": inert(text), "emoji": False}}
 
 
@@ -50,7 +54,7 @@ def _fields(verdict: Mapping[str, Any], answer: Mapping[str, Any]) -> Block:
     rows = [
         ("Class", verdict["class"]),
         ("Layer", verdict["layer"]),
-        ("Began", verdict["start"] or "not known"),
+        ("Began (UTC)", shown(verdict["start"]) if verdict["start"] else "not known"),
         ("Jobs", ", ".join(job["job_id"] for job in answer["jobs"][:4]) or "none"),
         ("GPU-hours lost", f"{lost:,.1f}"),
         ("Rule", verdict["rule_id"]),
@@ -74,7 +78,14 @@ def _telling(evidence: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 def _evidence(row: Mapping[str, Any]) -> str:
     name = row["source"].replace("!", "/").rsplit("/", 1)[-1]
-    return f"`{mrkdwn((row['ts'] or 'no stamp'), 32)}` {row['role']}: {mrkdwn(row['text'], 200)} ({mrkdwn(name, 80)}:{row['line']})"
+    where = "" if not row["host"] or row["text"].startswith(f"{row['host']} ") else f" {mrkdwn(row['host'], 63)}"
+    when = mrkdwn(shown(row["ts"], row.get("about")), 32)
+    return f"`{when}` {row['role']}{where}: {mrkdwn(row['text'], 200)} ({mrkdwn(name, 80)}:{row['line']})"
+
+
+def _alternative(row: Mapping[str, Any], class_id: str) -> str:
+    """Another class by its id; another cause within the class by its reason alone."""
+    return mrkdwn(row["why"]) if row["class"] == class_id else f"{mrkdwn(row['class'])}: {mrkdwn(row['why'])}"
 
 
 def _list(title: str, items: Sequence[str], most: int, between: str = "\n• ") -> Iterable[Block]:
@@ -94,5 +105,10 @@ def _list(title: str, items: Sequence[str], most: int, between: str = "\n• ") 
 
 def _context(answer: Mapping[str, Any]) -> Block:
     hosts = len({row["host"] for row in answer["coverage"]})
-    text = f"logs of {hosts} hosts read, {answer['rejects']} lines not understood, {len(answer['others'])} other incidents; nothing was run"
+    counts = [
+        (hosts, "host", "logs of {} read"),
+        (answer["rejects"], "line", "{} not understood"),
+        (len(answer["others"]), "other incident", "{}"),
+    ]
+    text = ", ".join(words.format(f"{n} {noun}" + ("" if n == 1 else "s")) for n, noun, words in counts) + "; nothing was run"
     return {"type": "context", "elements": [_mrkdwn(text)]}

@@ -6,16 +6,18 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from triage.escape import cell, clean
+from triage.moments import shown
 
 NOT_SEEN = "not in the logs read"
-NO_HARDWARE = "No host or GPU is suspected here: there is no hardware ticket to write."
+NO_HARDWARE = "No fault of a host or GPU is found here (layer {layer}): there is no hardware ticket to write."
+BUG_REPORT = "nvidia-bug-report.log.gz of {host}, made before a reset or restart"
 
 
 def ticket(report: Mapping[str, Any]) -> str:
     """Plain text, one part for each suspected host and GPU of the report."""
     rows = report["hardware"]
     if not rows:
-        return "\n".join([NO_HARDWARE, clean(report["verdict"]["summary"]), ""])
+        return "\n".join([NO_HARDWARE.format(layer=report["verdict"]["layer"].replace("_", " ")), clean(report["verdict"]["summary"]), ""])
     parts = [line for row in rows for line in _part(row, report)]
     return "\n".join([*_head(report), *parts, *_tail(report), ""])
 
@@ -26,10 +28,10 @@ def _head(report: Mapping[str, Any]) -> Iterable[str]:
     yield f"Subject: {clean(place)}: {clean(report['title'])}"
     yield ""
     yield f"Incident   {clean(report['id'])}"
-    yield f"Began      {verdict['start'] or 'not known'} (UTC)"
+    yield f"Began      {shown(verdict['start']) if verdict['start'] else 'not known'} (UTC)"
     yield f"Finding    {clean(verdict['summary'])}"
     yield f"Confidence {verdict['confidence']}; rule {verdict['rule_id']}"
-    yield f"Asked for  {verdict['action'].replace('_', ' ')}"
+    yield f"Asked for  {report['rule']['action_title'] if report['rule'] else verdict['action'].replace('_', ' ')}"
 
 
 def _part(row: Mapping[str, Any], report: Mapping[str, Any]) -> Iterable[str]:
@@ -47,8 +49,9 @@ def _part(row: Mapping[str, Any], report: Mapping[str, Any]) -> Iterable[str]:
     for name, value in facts:
         yield f"  {name:<9} {clean(value) if value else NOT_SEEN}"
     for code in row["codes"]:
-        when = f"{code['first'] or 'no stamp'} to {code['last'] or 'no stamp'}"
-        yield f"  {clean(code['code']):<22} {_many(code['lines'], 'line')} in {_many(code['bursts'], 'burst')}, {when}"
+        when = " to ".join(dict.fromkeys(shown(ts) for ts in (code["first"], code["last"])))
+        often = _many(code["lines"], "line") + ("" if code["bursts"] == 1 else f" in {code['bursts']} bursts")
+        yield f"  {clean(code['code']):<22} {often}, {when}"
         yield f"    {cell(code['text'])}"
         for place in code["places"]:
             yield f"    at {clean(place)}"
@@ -67,12 +70,13 @@ def _whole_host(row: Mapping[str, Any]) -> str:
 def _before(host: str, report: Mapping[str, Any]) -> Iterable[str]:
     mine = [e for e in report["earlier"] if host in e["hosts"]]
     for row in mine[:5]:
-        yield f"  earlier   {row['start']} {row['class']} {row['why']}: {clean(row['summary'], 160)}"
+        yield f"  earlier   {shown(row['start'])} {row['class']} {row['why']}: {clean(row['summary'], 160)}"
 
 
 def _tail(report: Mapping[str, Any]) -> Iterable[str]:
     yield ""
     yield "To attach:"
+    hosts = dict.fromkeys(row["host"] for row in report["hardware"] if report["verdict"]["layer"] in ("gpu", "interconnect"))
     wanted = [m["what"] for m in report["missing"]]
-    for what in wanted or ["nvidia-bug-report.log.gz of the host"]:
+    for what in [*(BUG_REPORT.format(host=host) for host in hosts), *wanted]:
         yield f"  - {clean(what)}"

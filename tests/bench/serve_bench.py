@@ -104,6 +104,7 @@ PAGES = (
     "/incidents",
     "/incidents?class=T01&host=gpu-0007",
     "/incidents/job-100500-0",
+    "/reports/job-100500-0",
     "/hosts",
     "/hosts?rack=r7",
     "/hosts/gpu-0007",

@@ -68,7 +68,15 @@ def judged(answer: dict[str, Any]) -> dict[str, Any]:
     return {k: verdict[k] for k in ("class", "action", "confidence", "layer", "manifestation", "symptom")} | {"suspects": suspects}
 
 
-@pytest.mark.parametrize("way", ["job", "answer"])
+def part_of_the_logs(folder: Path, *more: str) -> Path:
+    """What somebody has before anything was collected: the scheduler's record, the job's output, the inventory."""
+    folder.mkdir()
+    for name in ("sacct.txt", "slurm-48213.out", "inventory.csv", *more):
+        (folder / name).write_bytes((CASE / name).read_bytes())
+    return folder
+
+
+@pytest.mark.parametrize("way", ["job", "answer", "folder"])
 def test_a_bundle_answers_as_the_full_logs_do(way: str, tmp_path: Path, fakes: Script) -> None:
     cluster(fakes)
     full = triage("now", str(CASE))
@@ -78,6 +86,8 @@ def test_a_bundle_answers_as_the_full_logs_do(way: str, tmp_path: Path, fakes: S
         first = tmp_path / "first.json"
         first.write_text(json.dumps(triage("now", str(CASE / "sacct.txt"), here[0])))
         words = [str(first)]
+    if way == "folder":
+        words, here = [str(part_of_the_logs(tmp_path / "part"))], []
     out = tmp_path / "bundle"
     adds = [w for path in here for w in ("--add", path)]
     got = triage("collect", *words, "--run", "--runner", "reach {host}", "--out", str(out), *adds)
@@ -103,6 +113,21 @@ def test_printing_runs_nothing(tmp_path: Path, fakes: Script) -> None:
     kernel = "journalctl -k --utc --no-pager -o short-iso-precise --since @1789617600 --until @1789621200"
     assert f"ssh gpu-041 {kernel} > gpu-041.kern.log" in commands
     assert any(c.startswith("TZ=UTC sacct -D -P -j 48213 ") for c in commands)
+
+
+def test_of_a_folder_only_what_is_not_there_is_asked_for(tmp_path: Path) -> None:
+    got = triage("collect", str(part_of_the_logs(tmp_path / "part", "gpu-044.kern.log", "gpu-045.kern.log")))
+    kernel = {row["host"] for row in got["commands"] if "journalctl" in row["argv"]}
+    assert kernel == {f"gpu-{n:03d}" for n in (41, 42, 43, 46, 47, 48)}
+    assert {"what": "kernel logs of gpu-[044-045]", "why": "they are here"} in got["skipped"]
+    assert got["job"] == "48213" and got["about"].startswith("GPU lost from the PCIe bus")
+
+
+def test_a_folder_in_which_nothing_is_found_needs_a_name(tmp_path: Path) -> None:
+    said = triage("collect", str(CASE.parents[1] / "healthy" / "logs"), code=2)
+    assert said.count("\n") == 1 and "nothing is missed; name a job with --job" in said
+    got = triage("collect", str(tmp_path), "--job", "7")
+    assert (got["job"], got["about"]) == ("7", None)
 
 
 def test_without_a_runner_no_host_is_touched(tmp_path: Path, fakes: Script) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.reports.conftest import Make
+from tests.reports.folders import big_folder
 from triage import causality, excerpt, reports
 from triage.faults import Fault
 
@@ -139,30 +140,6 @@ def test_lines_are_picked_however_the_blocks_are_cut(size: int) -> None:
     for at in range(0, len(data), size):
         picked.feed(data[at : at + size])
     assert picked.lines == {2: b"", 3: b"ccc", 7: b"ccc"}
-
-
-def big_folder(folder: Path, hosts: int = 200) -> None:
-    """A job on many hosts, one of which loses a GPU."""
-    names = [f"k{n // 20:02d}-n{n % 20:02d}" for n in range(hosts)]
-    line = "2026-07-01T{at}.000000+00:00 {host} kernel: {text}\n"
-    for host in names:
-        text = [line.format(at=at, host=host, text="usb 1-1: device") for at in ("10:00:00", "12:00:00")]
-        if host == names[77]:
-            text.insert(1, line.format(at="11:00:00", host=host, text="NVRM: Xid (PCI:0000:5d:00): 79, pid=7, GPU has fallen off the bus."))
-        (folder / f"{host}.kern.log").write_text("".join(text), encoding="utf-8")
-    init = "{h}:90:91 [0] NCCL INFO comm 0x9 rank {r} nranks {n} cudaDev 0 nvmlDev 0 busId 1a000 commId 0x4 - Init COMPLETE"
-    out = [init.format(h=host, r=rank, n=hosts) for rank, host in enumerate(names)]
-    timeout = (
-        "[rank{r}]:[E701 11:10:02.100000000 ProcessGroupNCCL.cpp:632] [Rank {r}] Watchdog caught collective operation timeout: "
-        "WorkNCCL(SeqNum=9, OpType=ALLREDUCE, NumelIn=4, NumelOut=4, Timeout(ms)=600000) ran for 600031 milliseconds before timing out."
-    )
-    out += [timeout.format(r=r) for r in range(hosts)]
-    (folder / "slurm-900.out").write_text("\n".join(out) + "\n", encoding="utf-8")
-    (folder / "sacct.txt").write_text(
-        "JobID|JobName|State|ExitCode|NNodes|NodeList|Start|End\n"
-        f"900|big|FAILED|1:0|{hosts}|{','.join(names)}|2026-07-01T10:00:00|2026-07-01T11:10:30\n",
-        encoding="utf-8",
-    )
 
 
 def test_a_large_incident_fits_a_mail(made: Make, tmp_path: Path) -> None:

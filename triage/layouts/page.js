@@ -31,7 +31,7 @@
 
   // ---- tables that sort and filter -----------------------------------------------------------------------------------
   const key = (cell) => {
-    const text = cell.textContent.trim(), number = Number(text.replace(/,/g, ""));
+    const text = cell.textContent.trim().replace(/^~/, ""), number = Number(text.replace(/,/g, ""));
     return text !== "" && !Number.isNaN(number) ? number : text.toLowerCase();
   };
   const compare = (a, b) => (typeof a === typeof b ? (a < b ? -1 : a > b ? 1 : 0) : typeof a === "number" ? -1 : 1);
@@ -280,15 +280,29 @@
     });
     return { ...base(),
       tooltip: { ...base().tooltip, formatter: (p) => (p.dataType === "edge" ? tip(p.data.reason) : tip(`${p.data.stage} ${p.data.code}`, p.data.time, p.data.where, p.data.text)) },
-      series: [{ type: "graph", layout: "none", roam: false, left: 0, top: 0, width, height, nodeScaleRatio: 1, symbol: "roundRect", symbolSize: size, edgeSymbol: ["none", "arrow"], edgeSymbolSize: 9, cursor: "default",
-        label: { show: true, color: css("--ink"), fontSize: 11, lineHeight: 14, width: size[0] - 12, overflow: "truncate", formatter: (p) => `{b|${p.data.stage}}\n${p.data.code}${p.data.where ? "\n" + p.data.where : ""}`, rich: { b: { fontWeight: 700, fontSize: 10, color: css("--soft") } } },
+      series: [{ type: "graph", layout: "none", roam: false, left: 0, top: 0, width, height, nodeScaleRatio: 1, symbol: "rect", symbolSize: size, edgeSymbol: ["none", "arrow"], edgeSymbolSize: 9, cursor: "default",
+        // A label has an even border, a stretched symbol has not.
+        label: { show: true, color: css("--ink"), fontSize: 11, lineHeight: 14, width: size[0] - 14, height: 44, padding: [2, 6], align: "center", verticalAlign: "middle", overflow: "truncate", backgroundColor: css("--card"), borderWidth: 2, borderRadius: 6, formatter: (p) => `{b|${p.data.stage}}\n${p.data.code}${p.data.where ? "\n" + p.data.where : ""}`, rich: { b: { fontWeight: 700, fontSize: 10, color: css("--soft"), align: "center" } } },
         lineStyle: { color: css("--soft"), width: 1.5, curveness: 0.06 },
-        data: [...helpers, ...graph.nodes.map((n) => ({ ...n, name: n.id, x: places.get(n.id)[0], y: places.get(n.id)[1], itemStyle: { color: css("--card"), borderColor: css(`--${n.stage}`), borderWidth: 2.5 } }))],
+        data: [...helpers, ...graph.nodes.map((n) => ({ ...n, name: n.id, x: places.get(n.id)[0], y: places.get(n.id)[1], itemStyle: { color: css("--card") }, label: { borderColor: css(`--${n.stage}`) } }))],
         links }] };
   }
   if (graph.edges.length && window.echarts) draw(causes, graphOption, () => graphPlaces(narrow(), printing ? PAPER : causes.clientWidth).height);
 
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+  // ---- dark or light: as the system has it, until the button is pressed ---------------------------------------------------
+  const night = document.getElementById("night"), system = matchMedia("(prefers-color-scheme: dark)"), theme = make("button", undefined, "theme");
+  let dark = null;
+  const retheme = () => {
+    const now = dark ?? system.matches;
+    if (dark !== null) night.media = dark ? "screen" : "not all";
+    theme.textContent = now ? "light colours" : "dark colours";
+    redraw();
+  };
+  theme.type = "button";
+  theme.addEventListener("click", () => { dark = !(dark ?? system.matches); retheme(); });
+  document.querySelector("header").prepend(theme);
+  system.addEventListener("change", retheme);
+  retheme();
   let opened = [];
   addEventListener("beforeprint", () => { printing = true; document.documentElement.classList.add("paper"); opened = [...document.querySelectorAll("details.telling:not([open])")]; opened.forEach((d) => { d.open = true; }); redraw(); });
   addEventListener("afterprint", () => { printing = false; document.documentElement.classList.remove("paper"); opened.forEach((d) => { d.open = false; }); redraw(); });
