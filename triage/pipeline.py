@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from triage import collectives, identity, jobs, topology
 from triage.decisions import Decision, decide
 from triage.findings import Strikes, examine
-from triage.history import Burst, History, HostState, Rank, Step, spans_of
+from triage.history import Breakages, Burst, History, HostState, Rank, Step, spans_of
 from triage.identity import SourceView
 from triage.incidents import build as build_incidents
 from triage.jobs import Attempt
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 TASKS = "srun"
 """Task ids of srun are global ranks only where each rank is a task: with one launcher a host they are host numbers."""
 SPLITS = {"nccl.split"}
+NOT_HOST = {"user", "storage", "facility", "scheduler"}
 
 
 @dataclass(slots=True)
@@ -378,13 +379,26 @@ def judge(history: History, book: Rulebook, window_s: float | None = None) -> An
     """A decision for every incident of the history."""
     analysis = Analysis(history)
     earlier = Strikes()
+    history.breakages = Breakages(int(book.threshold("lemon_days")), int(book.threshold("lemon_window") * SECOND))
     for incident in build_incidents(history, book.threshold, window_s):
         finding = examine(incident, history, book.threshold)
         decision = decide(finding, history, book, earlier)
         if finding.class_id != "none":
             earlier.add(finding)
+            _remember(history.breakages, decision)
             analysis.decisions.append(decision)
     return analysis
+
+
+def _remember(breakages: Breakages, decision: Decision) -> None:
+    """Who is accused of this incident: culprits, lost hosts, and suspects where it is no guess and may be a host's fault."""
+    finding, start = decision.finding, decision.finding.incident.start
+    if start is None or finding.shared != "none" or finding.operator:
+        return
+    loose = decision.confidence == "insufficient" or decision.layer in NOT_HOST
+    for suspect in finding.suspects:
+        if suspect.host and (suspect.role == "culprit" or suspect.host in finding.lost or not loose):
+            breakages.add(suspect.host, start)
 
 
 def _frame(table: str, rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
