@@ -192,7 +192,7 @@ def _timeouts(row: Row) -> Iterable[str]:
     at: datetime = row["end"] - timedelta(seconds=3)
     for rank in range(row["gpus"]):
         yield (
-            f"[rank{rank}]:[E{at.strftime('%m%d %H:%M:%S')}.{at.microsecond:06d}000 ProcessGroupNCCL.cpp:632] [Rank {rank}] Watchdog caught "
-            "collective operation timeout: WorkNCCL(SeqNum=24481, OpType=ALLREDUCE, NumelIn=6291456, NumelOut=6291456, "
+            f"[rank{rank}]:[E{at.strftime('%m%d %H:%M:%S')}.{at.microsecond:06d}000 ProcessGroupNCCL.cpp:632] [Rank {rank}] "
+            "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=24481, OpType=ALLREDUCE, NumelIn=6291456, NumelOut=6291456, "
             f"Timeout(ms)=600000) ran for {600_020 + rank} milliseconds before timing out."
         )

@@ -124,12 +124,12 @@ def _take_away(world: _World, losses: list[tuple[float, int]], drains: list[tupl
     for at, host in drains:
         _state(world, host, "down", at, at + 1.0, "planned maintenance", "ops1")
     for at, rack in losses:
-        for host in np.flatnonzero((world.rack == rack) & (world.joined <= at)):
-            _state(world, int(host), "down", at, at + 0.08, "Not responding", "slurm")
+        for dark in np.flatnonzero((world.rack == rack) & (world.joined <= at)):
+            _state(world, int(dark), "down", at, at + 0.08, "Not responding", "slurm")
     # a drained host lets its job end and takes no other
-    for at, host in _events(world, world.recipe.drains, world.recipe.hosts):
-        if not world.joined[host]:
-            _state(world, int(host), "drain", float(at), float(at) + 2.0, "bad DIMM, waits for a part", "ops2")
+    for at, drained in _events(world, world.recipe.drains, world.recipe.hosts):
+        if not world.joined[drained]:
+            _state(world, int(drained), "drain", float(at), float(at) + 2.0, "bad DIMM, waits for a part", "ops2")
 
 
 def _world(rng: np.random.Generator, recipe: Recipe) -> _World:
@@ -323,7 +323,13 @@ def _state(world: _World, host: int, state: str, start: float, end: float, reaso
 
 def _inventory(world: _World) -> None:
     world.rows["hosts"] = [
-        {"host": _name(h), "gpus": 8, "rack": f"r{world.rack[h]:02d}", "leaf": f"leaf{h // world.recipe.per_leaf:02d}", "topology_from": "csv"}
+        {
+            "host": _name(h),
+            "gpus": 8,
+            "rack": f"r{world.rack[h]:02d}",
+            "leaf": f"leaf{h // world.recipe.per_leaf:02d}",
+            "topology_from": "csv",
+        }
         for h in range(world.recipe.hosts)
     ]
 
@@ -370,7 +376,10 @@ def _time(days: float) -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """How a ranking did against the truth; recall and average precision over lemons that broke jobs on `least` days, and over all."""
+    """How a ranking did against the truth; recall and average precision over lemons that broke jobs on `least` days, and over all.
+
+    above   hosts that are no lemons and stand above one of these
+    """
 
     true: int
     false: int
@@ -379,6 +388,7 @@ class Marks:
     average_precision: float
     average_precision_all: float
     coverage: float
+    above: int
 
 
 def visible(truth: pl.DataFrame, least: int = 3) -> set[str]:
@@ -402,6 +412,7 @@ def marks(table: pl.DataFrame, truth: pl.DataFrame) -> Marks:
         average_precision([h for h in order if h not in hidden], seen),
         average_precision(order, planted),
         float(inside.sum()) / max(1, inside.len()),
+        len([h for h in order[: max((order.index(h) for h in seen), default=0)] if h not in planted]),
     )
 
 
@@ -413,6 +424,16 @@ def average_precision(order: list[str], wanted: set[str]) -> float:
             hits += 1
             total += hits / place
     return total / len(wanted) if wanted else 1.0
+
+
+def by_xid_lines(bursts: pl.DataFrame) -> list[str]:
+    """Hosts by plain count of Xid lines."""
+    return by_count(bursts.filter(pl.col("code").str.starts_with("xid.")), "count")
+
+
+def by_days(bursts: pl.DataFrame) -> list[str]:
+    """Hosts by distinct days with a code on a device: the count that floods do not fool."""
+    return by_count(bursts.with_columns(day=pl.col("first").dt.date()).unique(["host", "device", "code", "day"]))
 
 
 def by_count(frame: pl.DataFrame, weight: str | None = None) -> list[str]:

@@ -210,7 +210,7 @@ class History:
                 runs[host].append(attempt)
         self._runs = dict(runs)
         self._runs_by_time = {host: Runs.of(attempts) for host, attempts in runs.items()}
-        self._faults = {h: found for h, bursts in self._by_host.items() if (found := [b.first or 0 for b in bursts if _fault(b)])}
+        self._faults = {h: [b.first or 0 for b in bursts if _fault(b)] for h, bursts in self._by_host.items()}
         lost: defaultdict[str, list[int]] = defaultdict(list)
         for attempt in self.attempts:
             if attempt.failed_host:
