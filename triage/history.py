@@ -121,7 +121,7 @@ class Runs:
         reach: list[int] = []
         for attempt in timed:
             reach.append(max(reach[-1] if reach else 0, FOREVER if attempt.end is None else attempt.end))
-        told = [a.end for a in timed if a.end is not None and ACCOUNTING & set(a.known_from.split())]
+        told = [a.end for a in timed if a.end is not None and ACCOUNTING & set((a.known_from or "").split())]
         broken = sorted(a.end for a in timed if a.end is not None and not (a.state or "").startswith("COMPLETED"))
         return cls([a.start or 0 for a in timed], reach, min(told, default=FOREVER), broken)
 
@@ -191,8 +191,8 @@ class History:
     _runs_by_time: dict[str, Runs] = field(default_factory=dict)
     _faults: dict[str, list[int]] = field(default_factory=dict)
 
-    def index(self) -> History:
-        """Build the indexes; call once after filling the lists."""
+    def index(self, faults: Iterable[tuple[str, int]] = ()) -> History:
+        """Build the indexes; call once after filling the lists. `faults` (host, time) are those of bursts that were not loaded."""
         hosts: defaultdict[str, list[Burst]] = defaultdict(list)
         jobs: defaultdict[tuple[str, int], list[Burst]] = defaultdict(list)
         for burst in self.bursts:
@@ -210,7 +210,10 @@ class History:
                 runs[host].append(attempt)
         self._runs = dict(runs)
         self._runs_by_time = {host: Runs.of(attempts) for host, attempts in runs.items()}
-        self._faults = {h: [b.first or 0 for b in bursts if _fault(b)] for h, bursts in self._by_host.items()}
+        failed = defaultdict(list, {h: [b.first or 0 for b in bursts if _fault(b)] for h, bursts in self._by_host.items()})
+        for host, ts in faults:
+            failed[host].append(ts)
+        self._faults = {host: sorted(times) for host, times in failed.items()}
         lost: defaultdict[str, list[int]] = defaultdict(list)
         for attempt in self.attempts:
             if attempt.failed_host:

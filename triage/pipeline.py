@@ -305,6 +305,24 @@ def load(store: Store, book: Rulebook) -> History:
     return history.index()
 
 
+def whereabouts(store: Store, book: Rulebook) -> History:
+    """What is needed to say which hosts could stand in: who ran where, states, places, and when each host last failed; no lines."""
+    history = History(now=_now(store))
+    history.attempts = _attempts(store)
+    history.topology = topology.Topology.of(store.rows("hosts"))
+    history.spans = spans_of(_in_micros(r, "first", "last") for r in store.rows("covered"))
+    history.states = _states(store)
+    history.breakages = _breakages(book)
+    for row in store.rows("accused"):
+        if row["sure"]:
+            history.breakages.add(row["host"], micros(row["start"]) or 0)
+    return history.index((r["host"], r["first"]) for r in store.rows("faults"))
+
+
+def _breakages(book: Rulebook) -> Breakages:
+    return Breakages(int(book.threshold("lemon_days")), int(book.threshold("lemon_window") * SECOND))
+
+
 def _attempts(store: Store) -> list[Attempt]:
     hosts: defaultdict[tuple[str, int], list[str]] = defaultdict(list)
     for row in store.rows("job_hosts"):
@@ -379,7 +397,7 @@ def judge(history: History, book: Rulebook, window_s: float | None = None) -> An
     """A decision for every incident of the history."""
     analysis = Analysis(history)
     earlier = Strikes()
-    history.breakages = Breakages(int(book.threshold("lemon_days")), int(book.threshold("lemon_window") * SECOND))
+    history.breakages = _breakages(book)
     for incident in build_incidents(history, book.threshold, window_s):
         finding = examine(incident, history, book.threshold)
         decision = decide(finding, history, book, earlier)

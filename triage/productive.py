@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import chain
 
 import polars as pl
 
 from triage.job_failure import KEY, failed
+from triage.schema import TABLES
 
 RESTART_S = 300.0
 """Restart overhead where no step line shows it (Meta's assumption)."""
@@ -17,6 +21,7 @@ OVERLAP = timedelta(minutes=1)
 STALL_STEPS, STALL_FLOOR_S = 10.0, 600.0
 BIN = "10m"
 BINS_PER_HOUR = 6
+STEP_COLUMNS = ("job_id", "attempt", "ts_near", "code", "seq", "duration_s", "state")
 
 
 def step_spans(events: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
@@ -37,18 +42,44 @@ def step_spans(events: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
     return spans.select(*KEY, "at", "seconds", kind=kind)
 
 
-def attempts(jobs: pl.DataFrame, events: pl.DataFrame, spans: pl.DataFrame, now: datetime) -> pl.DataFrame:
-    """One row per started attempt with seconds per phase: queue, startup, train, checkpoint, rework, stalled, tail, unknown.
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """What all steps and saves come to: `sums` per attempt (first, final, checkpoint and seconds by kind), `hours` per job."""
 
-    tail is the time from the last step to the end. Without any step the whole attempt is unknown.
-    """
-    rows = jobs.filter(pl.col("start").is_not_null()).with_columns(stop=pl.col("end").fill_null(now))
+    sums: pl.DataFrame
+    hours: list[dict[str, object]]
+
+
+def digest(parts: Iterable[pl.DataFrame], jobs: pl.DataFrame) -> Digest:
+    """Steps and saves of all attempts, part by part, so that no more than a part is in memory; a job lies whole in one part."""
+    sums, hours = [], []
+    for events in chain(parts, [no_steps()]):
+        spans = step_spans(events, jobs)
+        sums.append(_sums(events, spans))
+        hours += sliding(spans)
+    return Digest(pl.concat(sums), sorted(hours, key=lambda row: str(row["job_id"])))
+
+
+def no_steps() -> pl.DataFrame:
+    """No event, with the columns that are read of events."""
+    types = TABLES["events"].dtypes()
+    return pl.DataFrame(schema={name: types[name] for name in STEP_COLUMNS})
+
+
+def _sums(events: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
     steps = events.filter(pl.col("code") == "train.step").group_by(KEY).agg(first=pl.col("ts_near").min(), final=pl.col("ts_near").max())
     saves = events.filter((pl.col("code") == "train.checkpoint") & ~pl.col("state").fill_null("").str.contains("(?i)load"))
     saving = saves.group_by(KEY).agg(checkpoint=pl.col("duration_s").sum())
     kinds = spans.group_by(KEY).agg(**{k: pl.col("seconds").filter(pl.col("kind") == k).sum() for k in ("train", "rework", "stalled")})
-    for part in (steps, saving, kinds):
-        rows = rows.join(part, on=KEY, how="left")
+    return steps.join(saving, on=KEY, how="full", coalesce=True).join(kinds, on=KEY, how="left")
+
+
+def attempts(jobs: pl.DataFrame, sums: pl.DataFrame, now: datetime) -> pl.DataFrame:
+    """One row per started attempt with seconds per phase: queue, startup, train, checkpoint, rework, stalled, tail, unknown.
+
+    sums of `digest`; tail is the time from the last step to the end. Without any step the whole attempt is unknown.
+    """
+    rows = jobs.filter(pl.col("start").is_not_null()).with_columns(stop=pl.col("end").fill_null(now)).join(sums, on=KEY, how="left")
     known = pl.col("first").is_not_null()
     rows = rows.with_columns(
         pl.col("train", "rework", "stalled", "checkpoint").fill_null(0.0),
@@ -77,7 +108,7 @@ def phases(rows: pl.DataFrame) -> list[dict[str, object]]:
     ]
 
 
-def ettr(rows: pl.DataFrame, spans: pl.DataFrame) -> dict[str, object]:
+def ettr(rows: pl.DataFrame, hours: list[dict[str, object]]) -> dict[str, object]:
     """The `ettr` of `triage stats`: R / (Q + R + U) per run, over all runs, over runs of 24 h and more (Meta), and sliding hours.
 
     A run is the attempts of one job, or successive jobs of one user, name and size each begun within 24 h of the failed one before.
@@ -94,7 +125,7 @@ def ettr(rows: pl.DataFrame, spans: pl.DataFrame) -> dict[str, object]:
         "long_runs": long.height,
         "measured_from_steps": table.filter(pl.col("basis") == "steps").height,
         "by_run": [_run(row) for row in top.iter_rows(named=True)],
-        "sliding_hour": sliding(spans),
+        "sliding_hour": hours,
     }
 
 

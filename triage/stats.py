@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -35,14 +36,14 @@ def stats(
     incidents: pl.DataFrame,
     findings: pl.DataFrame,
     coverage: pl.DataFrame,
-    events: pl.DataFrame,
     *,
+    events: Iterable[pl.DataFrame],
     now: datetime,
     params: Params | None = None,
 ) -> dict[str, object]:
     """The JSON of `triage stats`.
 
-    events are the rows of train.step and train.checkpoint (job_id, attempt, ts_near, code, seq, duration_s, state); now the last stamp.
+    events are the rows of train.step and train.checkpoint (`productive.STEP_COLUMNS`) in parts that hold whole jobs; now the last stamp.
     """
     params = params or Params()
     since = params.since or first_stamp(jobs, bursts, coverage, now)
@@ -54,24 +55,42 @@ def stats(
     met = job_failure.meetings(job_hosts, lately, seen)
     labels = job_failure.labelled(lately, met, bursts, params.windows)
     new = exposure.burn_in(exposure.first_seen(job_hosts, host_states, coverage), params.burn)
-    rates = job_failure.rates(labels, job_hosts, new, since, now, params.windows)
-    spans = productive.step_spans(events, lately)
-    rows = productive.attempts(lately, events, spans, now)
+    found = job_failure.rates(labels, job_hosts, new, since, now, params.windows)
+    trained = productive.digest(events, lately)
+    rows = productive.attempts(lately, trained.sums, now)
     story = incidents.filter((pl.col("start") >= since) & (pl.col("start") <= now))
     return {
         "exposure": exposure.fleet(table, logged, since, now),
         "by_code": by_code(seen, table, logged, (now - since).total_seconds() / 3600.0),
         "by_class": by_class(story, findings, outages),
-        "rates": rates,
-        "mttf": job_failure.mttf_by_size(labels, steady(rates), now),
+        "rates": found,
+        "mttf": job_failure.mttf_by_size(labels, steady(found), now),
         "availability": available(outages, table, labels, since, now),
         "job_failure_by_code": job_failure.by_code(lately, met, seen, params.windows),
         "propagation": propagation(seen, params.propagation_s),
-        "ettr": productive.ettr(rows, spans) | {"expected_v1": _expected(labels, steady(rates))},
+        "ettr": productive.ettr(rows, trained.hours) | {"expected_v1": _expected(labels, steady(found))},
         "phases": productive.phases(rows),
         "retries": retry.chains(lately, incidents),
         "preemption": retry.preemption_cost(labels, job_hosts),
     }
+
+
+def rates(
+    jobs: pl.DataFrame,
+    job_hosts: pl.DataFrame,
+    host_states: pl.DataFrame,
+    bursts: pl.DataFrame,
+    *,
+    coverage: pl.DataFrame,
+    now: datetime,
+    params: Params | None = None,
+) -> list[dict[str, object]]:
+    """The `rates` of `stats` alone."""
+    params = params or Params()
+    since = params.since or first_stamp(jobs, bursts, coverage, now)
+    labels = job_failure.labelled(jobs, job_failure.meetings(job_hosts, jobs, bursts), bursts, params.windows)
+    new = exposure.burn_in(exposure.first_seen(job_hosts, host_states, coverage), params.burn)
+    return job_failure.rates(labels, job_hosts, new, since, now, params.windows)
 
 
 def first_stamp(jobs: pl.DataFrame, bursts: pl.DataFrame, coverage: pl.DataFrame, now: datetime) -> datetime:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 MEMORY = ":memory:"
+PART_ROWS = 500_000
 
 VIEWS = (
     """CREATE OR REPLACE VIEW all_hosts AS
@@ -266,12 +267,20 @@ class Store:
         for statement in ATTEMPTS:
             self._connection.execute(statement)
 
-    def frame(self, table: str, part: str = "", **values: object) -> pl.DataFrame:
-        """A table, or the rows of one of `statements.PARTS`, as polars."""
+    def frame(self, table: str, part: str = "", columns: Sequence[str] = (), **values: object) -> pl.DataFrame:
+        """A table, or the rows of one of `statements.PARTS`, as polars; `columns` are those that are read, none for all."""
         import polars as pl
 
-        text = f"SELECT * FROM {table} {PARTS[part]}"
-        return pl.DataFrame(self._connection.sql(text, params=values or None)).cast(TABLES[table].dtypes())  # type: ignore[arg-type]
+        dtypes = {name: dtype for name, dtype in TABLES[table].dtypes().items() if not columns or name in columns}
+        listed = ", ".join(f'"{name}"' for name in dtypes)
+        text = f"SELECT {listed} FROM {table} {PARTS[part]}"
+        return pl.DataFrame(self._connection.sql(text, params=values or None)).cast(dtypes)  # type: ignore[arg-type]
+
+    def training(self, columns: Sequence[str], rows: int = PART_ROWS) -> Iterator[pl.DataFrame]:
+        """Steps and saves of all jobs in parts of about so many rows; a job lies whole in one part."""
+        parts = -(-int(self.rows("training_rows")[0]["n"]) // rows)
+        for number in range(parts):
+            yield self.frame("events", "training", columns, slices=parts, slice=number)
 
     def rows(self, name: str, **values: object) -> list[dict[str, Any]]:
         """Rows of one of `statements.QUERIES` as dicts of Python values."""

@@ -14,15 +14,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
-ROOT = Path(__file__).resolve().parents[2]
 if __package__ in (None, ""):
-    sys.path.insert(0, str(ROOT))
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from triage import drills_fleet, recurrence, rulebook
 from triage.drills_fleet import FRAMES, START, Fleet, Recipe
@@ -30,6 +30,7 @@ from triage.pipeline import stamp_of
 from triage.schema import TABLES
 from triage.store import Store
 
+ROOT = Path(__file__).resolve().parents[2]
 STEP_SHARE, BURST_SHARE, CHUNK = 0.7, 0.03, 1_000_000
 CODES = ("xid.63", "xid.95", "xid.74", "pcie.aer_corrected", "mem.ce", "ib.link_down")
 COMMANDS = (("stats",), ("lemons",), ("spares",), ("stats", "--window", "28d"), ("lemons", "--top", "20"), ("spares", "--job-nodes", "64"))
@@ -46,10 +47,8 @@ def fill(db: Path, recipe: Recipe, events: int) -> None:
             store.extend(name, _whole(name, fleet.frames[name]))
         store.extend("bursts", _whole("bursts", _bursts(fleet, rng, int(events * BURST_SHARE))))
         store.extend("coverage", _coverage(fleet))
-        done = 0
-        for done, part in _events(fleet, rng, events):
+        for part in _events(fleet, rng, events):
             store.extend("events", part)
-        print(f"{done:,} events written")
         frames = [store.frame(name) for name in FRAMES]
         store.replace("recurrence", recurrence.build(*frames, now=fleet.now, params=recurrence.Params(second_opinion=False)))
         store.set_meta("built", stamp_of(store, book))
@@ -68,7 +67,9 @@ def _sources(fleet: Fleet) -> pl.DataFrame:
 
 
 def _coverage(fleet: Fleet) -> pl.DataFrame:
-    seen = fleet.frames["hosts"].select("host", family=pl.lit("kernel"), first=pl.lit(START), last=pl.lit(fleet.now), source_id=pl.lit("s0"))
+    seen = fleet.frames["hosts"].select(
+        "host", family=pl.lit("kernel"), first=pl.lit(START), last=pl.lit(fleet.now), source_id=pl.lit("s0")
+    )
     return _whole("coverage", seen)
 
 
@@ -98,48 +99,54 @@ def _bursts(fleet: Fleet, rng: np.random.Generator, number: int) -> pl.DataFrame
     )
 
 
-def _events(fleet: Fleet, rng: np.random.Generator, events: int):  # type: ignore[no-untyped-def]
-    """Chunks of events with the number written so far: steps and checkpoints of the attempts, then floods of Xid lines."""
+def _events(fleet: Fleet, rng: np.random.Generator, events: int) -> Iterator[pl.DataFrame]:
+    """Chunks of events: steps and checkpoints of the attempts, then floods of Xid lines."""
     jobs = fleet.frames["jobs"].with_columns(stop=pl.col("end").fill_null(fleet.now)).filter(pl.col("stop") > pl.col("start"))
     seconds = (jobs["stop"] - jobs["start"]).dt.total_seconds().to_numpy()
     gap = max(1.0, seconds.sum() / (events * STEP_SHARE))
     done = 0
     for part in jobs.with_columns(n=pl.Series((seconds / gap).astype(np.int64))).iter_slices(4000):
         steps = part.select("job_id", "attempt", "start", seq=pl.int_ranges(0, pl.col("n"))).explode("seq").drop_nulls("seq")
-        at = pl.col("start") + pl.duration(microseconds=(pl.col("seq") * gap * 1e6).cast(pl.Int64))
+        when = pl.col("start") + pl.duration(microseconds=(pl.col("seq") * gap * 1e6).cast(pl.Int64))
         save = pl.col("seq") % 50 == 49
-        rows = steps.with_columns(ts=at, ts_near=at, code=pl.when(save).then(pl.lit("train.checkpoint")).otherwise(pl.lit("train.step")))
+        code = pl.when(save).then(pl.lit("train.checkpoint")).otherwise(pl.lit("train.step"))
+        rows = steps.with_columns(ts=when, ts_near=when, code=code)
         rows = rows.with_columns(family=pl.lit("training"), duration_s=pl.lit(3.6), state=pl.when(save).then(pl.lit("saved")))
-        yield done + rows.height, _numbered(rows, done)
+        yield _numbered(rows, done)
         done += rows.height
     while done < events:
         size = min(CHUNK, events - done)
         at = _times(fleet, rng, size)
         rows = pl.DataFrame({"ts": at, "ts_near": at, "host": rng.choice(fleet.frames["hosts"]["host"].to_numpy(), size)})
         rows = rows.with_columns(code=pl.lit("xid.63"), family=pl.lit("gpu"), device=pl.lit("0000:3b:00"), message=pl.lit("Row Remapper"))
-        yield done + size, _numbered(rows, done)
+        yield _numbered(rows, done)
         done += size
 
 
 def _numbered(rows: pl.DataFrame, first: int) -> pl.DataFrame:
     line = pl.int_range(first, first + rows.height)
-    named = rows.with_columns(event_id=pl.concat_str(pl.lit("s0:"), line, pl.lit(":0")), source_id=pl.lit("s0"), line_first=line, line_last=line)
+    named = rows.with_columns(
+        event_id=pl.concat_str(pl.lit("s0:"), line, pl.lit(":0")), source_id=pl.lit("s0"), line_first=line, line_last=line
+    )
     return _whole("events", named)
 
 
 def measure(db: Path) -> None:
     """Wall time and peak memory of each command."""
-    print(f"{'command':28} {'seconds':>8} {'peak MB':>8} {'rows':>6}")
+    print(f"{'command':28} {'seconds':>8} {'CPU s':>6} {'peak MB':>8} {'lines':>6}")
     for command in COMMANDS:
         began = time.perf_counter()
         run = (sys.executable, "-c", "from triage.cli import app_main; app_main()", *command, "--db", str(db), "--format", "text")
-        child = subprocess.Popen(run, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "120"}, stdout=subprocess.PIPE, text=True)
+        child = subprocess.Popen(
+            run, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "120"}, stdout=subprocess.PIPE, text=True
+        )
         assert child.stdout is not None
         lines = len(child.stdout.read().splitlines())
         _, status, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
         failed = f"  exit {child.returncode}" if child.returncode else ""
-        print(f"{' '.join(command):28} {time.perf_counter() - began:8.1f} {usage.ru_maxrss / 1024:8.0f} {lines:6}{failed}")
+        wall, cpu = time.perf_counter() - began, usage.ru_utime + usage.ru_stime
+        print(f"{' '.join(command):28} {wall:8.1f} {cpu:6.1f} {usage.ru_maxrss / 1024:8.0f} {lines:6}{failed}")
 
 
 def main() -> None:

@@ -105,7 +105,7 @@ def test_mtbe_by_code_is_over_the_hours_with_a_kernel_log() -> None:
     frames = {name: frame(name, []) for name in NAMES}
     frames |= {"bursts": frame("bursts", bursts), "coverage": frame("coverage", coverage)}
     frames["hosts"] = frame("hosts", [{"host": "a", "gpus": 8}, {"host": "b", "gpus": 4}])
-    out = stats.stats(*[frames[n] for n in NAMES], now=at(80))
+    out = stats.stats(*[frames[n] for n in NAMES[:-1]], events=[frames["events"]], now=at(80))
     (row,) = rows_of(out["by_code"])
     assert (row["bursts"], row["lines"], row["hosts"], row["gpus"]) == (4, 12, 1, 2)
     assert (row["mtbe_system_h"], row["mtbe_host_h"], row["mtbe_gpu_h"]) == (20, 30, (80 * 8 + 40 * 4) / 4)
@@ -140,7 +140,7 @@ def test_phases_tell_rework_and_what_no_log_shows() -> None:
     ]
     events = frame("events", _steps("r", 0, 0.5, 121) + _steps("r", 61, 4, 121, attempt=1))
     table = frame("jobs", jobs)
-    rows = productive.attempts(table, events, productive.step_spans(events, table), at(6))
+    rows = productive.attempts(table, productive.digest([events], table).sums, at(6))
     hours = {str(p["phase"]): float(str(p["gpu_hours"])) / 8 for p in productive.phases(rows)}
     assert hours["startup"] == pytest.approx(1.0)
     assert hours["rework"] == pytest.approx(59 / 60, abs=0.02)
@@ -153,8 +153,8 @@ def test_ettr_of_a_run_and_its_sliding_hour() -> None:
     jobs = [job("r", 0, 3, "FAILED"), job("r", 3.5, 6, attempt=1, submit=at(0))]
     events = frame("events", _steps("r", 0, 0.5, 121) + _steps("r", 61, 4, 121, attempt=1))
     table = frame("jobs", jobs)
-    step_spans = productive.step_spans(events, table)
-    out = productive.ettr(productive.attempts(table, events, step_spans, at(6)), step_spans)
+    trained = productive.digest([events], table)
+    out = productive.ettr(productive.attempts(table, trained.sums, at(6)), trained.hours)
     assert out["runs"] == 1
     assert out["overall"] == pytest.approx((4 - 59 / 60) / 6, abs=0.01)
     (sliding,) = rows_of(out["sliding_hour"])
@@ -188,7 +188,7 @@ def test_preemptions_by_a_failed_job_are_second_order() -> None:
 
 
 def test_nothing_read_gives_nulls_and_no_error() -> None:
-    out = stats.stats(*[frame(n, []) for n in NAMES], now=at(0))
+    out = stats.stats(*[frame(n, []) for n in NAMES[:-1]], events=[], now=at(0))
     wanted = {"exposure", "by_code", "by_class", "rates", "job_failure_by_code", "propagation", "ettr", "phases"}
     assert wanted <= out.keys()
     json.dumps(out, allow_nan=False)
@@ -197,7 +197,7 @@ def test_nothing_read_gives_nulls_and_no_error() -> None:
 def test_a_whole_fleet_gives_plain_json() -> None:
     fleet = drills_fleet.generate(5, drills_fleet.Recipe(hosts=40, days=20))
     frames = {name: fleet.frames.get(name, frame(name, [])) for name in NAMES}
-    out = stats.stats(*[frames[n] for n in NAMES], now=fleet.now)
+    out = stats.stats(*[frames[n] for n in NAMES[:-1]], events=[frames["events"]], now=fleet.now)
     text = json.dumps(out, allow_nan=False)
     assert '"per_1000_host_days"' in text
 
