@@ -63,7 +63,6 @@ QUERIES: dict[str, str] = {
     "bursts": """SELECT b.*, s.path FROM bursts b JOIN sources s USING (source_id)
         WHERE ($host IS NULL OR b.host = $host) AND ($code IS NULL OR b.code = $code)
         ORDER BY b.first NULLS LAST, b.burst_id LIMIT $most""",
-    "training_rows": "SELECT count(*) AS n FROM events WHERE code IN ('train.step', 'train.checkpoint')",
     "first_steps": """SELECT job_id, attempt, 'train.step' AS code, min(ts_near) AS ts_near FROM events
         WHERE code = 'train.step' AND job_id IS NOT NULL AND ts_near IS NOT NULL GROUP BY job_id, attempt""",
     "faults": """SELECT host, epoch_us(first) AS first FROM bursts
@@ -81,7 +80,7 @@ QUERIES: dict[str, str] = {
 PARTS: dict[str, str] = {
     "": "",
     "none": "WHERE false",
-    "training": "WHERE code IN ('train.step', 'train.checkpoint') AND job_id IS NOT NULL AND hash(job_id) % $slices = $slice",
+    "training": "WHERE code IN ('train.step', 'train.checkpoint') AND job_id IS NOT NULL ORDER BY job_id",
     "saves": "WHERE code = 'train.checkpoint'",
     "codes": "WHERE list_contains($codes, code)",
 }

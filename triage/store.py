@@ -277,10 +277,16 @@ class Store:
         return pl.DataFrame(self._connection.sql(text, params=values or None)).cast(dtypes)  # type: ignore[arg-type]
 
     def training(self, columns: Sequence[str], rows: int = PART_ROWS) -> Iterator[pl.DataFrame]:
-        """Steps and saves of all jobs in parts of about so many rows; a job lies whole in one part."""
-        parts = -(-int(self.rows("training_rows")[0]["n"]) // rows)
-        for number in range(parts):
-            yield self.frame("events", "training", columns, slices=parts, slice=number)
+        """Steps and saves of all jobs in parts of about so many rows; a job lies whole in one part. Ends with the next query."""
+        import polars as pl
+
+        held: list[pl.DataFrame] = []
+        for batch in self._connection.sql(f"SELECT {', '.join(columns)} FROM events {PARTS['training']}").to_arrow_reader(rows):
+            part = pl.concat([*held, pl.DataFrame(batch)])
+            last = pl.col("job_id") == part["job_id"][-1]
+            held = [part.filter(last)]
+            yield part.filter(~last)
+        yield from held
 
     def rows(self, name: str, **values: object) -> list[dict[str, Any]]:
         """Rows of one of `statements.QUERIES` as dicts of Python values."""
