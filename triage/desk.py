@@ -291,14 +291,18 @@ def _last(store: Store) -> Any:
 
 def lemons(setup: Setup, window_s: float | None, top: int | None) -> dict[str, Any]:
     """JSON of `triage lemons`."""
-    from triage import lemon, recurrence
+    from triage import board, lemon, recurrence
 
     with opened(setup) as db:
         frames, when = _fleet_frames(db.store), _last(db.store)
+        paths = {row["source_id"]: row["path"] for row in db.store.rows("source_paths")}
+        known = board.identities(db.store.frame("events", "codes", codes=["gpu.identity"]))
+        spared = db.store.exclusions()
     params = recurrence.Params.of(db.book.threshold)
     window = timedelta(seconds=window_s) if window_s else params.window
-    table = recurrence.build(**frames, now=when, window=window, params=params)
-    return {"schema": 1, **lemon.lemons(table, **frames, now=when, window=window, top=top, params=params)}
+    table = recurrence.build(**frames, now=when, window=window, params=params, exclusions=spared)
+    data = lemon.lemons(table, **frames, now=when, window=window, top=top, params=params, paths=paths, known=known)
+    return {"schema": 1, **data}
 
 
 def stats(setup: Setup, window_s: float | None) -> dict[str, Any]:

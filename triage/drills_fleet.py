@@ -243,6 +243,7 @@ def _run(world: _World, number: int, attempt: int, hosts: np.ndarray, user: int,
     lost = _killed(world, key, hosts, start, end, cause)
     world.rows["jobs"][-1] |= {"gpu_hours_lost": lost, "basis": "checkpoint"}
     _incident(world, key, end, accused, what, names)
+    world.rows["incidents"][-1]["gpu_hours_lost"] = lost
 
 
 def _killed(world: _World, key: dict[str, object], hosts: np.ndarray, start: float, end: float, cause: str) -> float:

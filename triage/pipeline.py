@@ -446,4 +446,4 @@ def build_recurrence(store: Store, book: Rulebook) -> None:
         return
     frames = [store.frame(name) for name in ("jobs", "job_hosts", "host_states", "hosts", "incidents", "findings", "bursts")]
     params = replace(recurrence.Params.of(book.threshold), second_opinion=False)
-    store.replace("recurrence", recurrence.build(*frames, now=now, params=params))
+    store.replace("recurrence", recurrence.build(*frames, now=now, params=params, exclusions=store.exclusions()))

@@ -65,6 +65,7 @@ QUERIES: dict[str, str] = {
         ORDER BY b.first NULLS LAST, b.burst_id LIMIT $most""",
     "first_steps": """SELECT job_id, attempt, 'train.step' AS code, min(ts_near) AS ts_near FROM events
         WHERE code = 'train.step' AND job_id IS NOT NULL AND ts_near IS NOT NULL GROUP BY job_id, attempt""",
+    "exclusions": "SELECT DISTINCT job_id, unnest(excluded) AS host FROM job_records WHERE len(excluded) > 0 ORDER BY ALL",
     "faults": """SELECT host, epoch_us(first) AS first FROM bursts
         WHERE host IS NOT NULL AND first IS NOT NULL AND (role = 'root' OR code IN ('slurm.node_down', 'slurm.node_fail'))""",
     "accused": """SELECT DISTINCT f.host, i.start, f.role = 'culprit' OR f.code IN ('slurm.node_down', 'slurm.node_fail')

@@ -276,6 +276,13 @@ class Store:
         text = f"SELECT {listed} FROM {table} {PARTS[part]}"
         return pl.DataFrame(self._connection.sql(text, params=values or None)).cast(dtypes)  # type: ignore[arg-type]
 
+    def exclusions(self) -> pl.DataFrame | None:
+        """job_id, host: hosts that a submission excluded; None where no record tells of any."""
+        import polars as pl
+
+        rows = self.rows("exclusions")
+        return pl.DataFrame(rows) if rows else None
+
     def training(self, columns: Sequence[str], rows: int = PART_ROWS) -> Iterator[pl.DataFrame]:
         """Steps and saves of all jobs in parts of about so many rows; a job lies whole in one part. Ends with the next query."""
         import polars as pl
