@@ -65,16 +65,16 @@ def _lemon(host: Mapping[str, Any], wide: bool) -> dict[str, object]:
 
 
 def _broke(host: Mapping[str, Any], wide: bool) -> str:
-    """`xid.48 x7, 5 jobs, one GPU, in use 4.8 days`; where nothing counts, why not."""
+    """`xid.48 x7, one GPU, 5 jobs, in use 4.8 days`; where nothing counts, why not."""
     signals, why = host["signals"], host["why"] or []
     codes = next((line.removeprefix("codes: ") for line in why if line.startswith("codes: ")), None)
     if codes is None:
         return next(iter(why), "")
     parts = [codes.split(", ")[0]]
-    if host.get("jobs"):
-        parts.append(f"{len(host['jobs'])} job{'s' if len(host['jobs']) > 1 else ''}")
     if (signals.get("same_device") or 0) > 1 and signals["same_device"] == signals.get("failures"):
         parts.append("one GPU")
+    if host.get("jobs"):
+        parts.append(f"{len(host['jobs'])} job{'s' if len(host['jobs']) > 1 else ''}")
     if wide:
         parts.append(f"in use {signals.get('exposure_days', 0):.1f} days")
     return ", ".join(parts)

@@ -109,7 +109,7 @@ def steady(rates: list[dict[str, object]]) -> float | None:
 
 
 def by_code(bursts: pl.DataFrame, table: pl.DataFrame, logged: float, period: float) -> list[dict[str, object]]:
-    """Bursts, lines, hosts, GPUs and persistence per code, with MTBE of the system, a host and a GPU in hours (Delta).
+    """Bursts, lines, hosts, GPUs and persistence per code, with MTBE of the system, a host, a GPU and a GB in hours (Delta) and intervals.
 
     Codes of the scheduler and of training are held against the hours of the whole period, the others against the hours with a kernel
     log, where there is one (`logged`). Facts, recoveries and noise are left out.
@@ -139,26 +139,23 @@ def by_code(bursts: pl.DataFrame, table: pl.DataFrame, logged: float, period: fl
     return [_code(row, whole if row["family"] in ("scheduler", "training") else kernel) for row in ordered.iter_rows(named=True)]
 
 
-Hours = tuple[float, float, float]
+Hours = dict[str, float]
+"""Hours of exposure of the system, of hosts, GPUs and GB of GPU memory; 0 where it is not known."""
 
 
 def _hours(table: pl.DataFrame, period: float) -> Hours:
-    """Hours of the period, summed over hosts, and summed over GPUs."""
-    gpus = table["gpus"].cast(pl.Float64)
-    return period, float(table["hours"].sum()), float((table["hours"] * gpus).sum())
+    gpus = table["hours"] * table["gpus"].cast(pl.Float64)
+    # GB of some GPUs only would be held against the errors of all
+    gb = gpus * table["gb"] if table["gb"].null_count() == 0 else pl.Series([0.0])
+    return {"system": period, "host": float(table["hours"].sum()), "gpu": float(gpus.sum()), "gb": float(gb.sum())}
 
 
 def _code(row: dict[str, object], hours: Hours) -> dict[str, object]:
     number = int(str(row["bursts"]))
-    period, host_hours, gpu_hours = hours
     low, high = poisson_interval(number)
-    return {
-        **row,
-        "mtbe_system_h": mtbe_h(period, number),
-        "mtbe_system_interval_h": [period / high, period / low] if low > 0 else None,
-        "mtbe_host_h": mtbe_h(host_hours, number) if host_hours else None,
-        "mtbe_gpu_h": mtbe_h(gpu_hours, number) if gpu_hours else None,
-    }
+    found = {f"mtbe_{of}_h": mtbe_h(known, number) if known else None for of, known in hours.items()}
+    intervals = {f"mtbe_{of}_interval_h": [known / high, known / low] if known and low > 0 else None for of, known in hours.items()}
+    return {**row, **found, **intervals}
 
 
 def by_class(incidents: pl.DataFrame, findings: pl.DataFrame, outages: pl.DataFrame) -> list[dict[str, object]]:
