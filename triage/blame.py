@@ -18,8 +18,8 @@ from triage.exposure import Burn, burn_in, first_seen, recorded
 class Blame:
     """What counts against a host, and how much.
 
-    user_codes      the user's program can raise them; they count only where they follow the host over `users` users
-    own_share       a user's such failures follow the host when at least this share of them is on it (else they follow the user)
+    user_codes      the user's program can raise them; they count only where they follow one GPU over `users` users
+    own_share       a user's such failures follow the GPU when at least this share of them is on it (else they follow the user)
     noise_codes     precursors and repairs that worked; shown, never counted
     free_layers     layers at which a suspect is no host at fault (a culprit is one by the findings' own judgement)
     free_classes    likewise: user programs, maintenance, storage, scheduler
@@ -47,6 +47,7 @@ class Blame:
     operator_s: float = 300.0
 
 
+PLACE = ["host", "device"]
 SERVICE_ACCOUNTS = ("slurm", "root", "nobody")
 # "Not responding", "Node unexpectedly rebooted", "Kill task failed", "NHC: check_hw failed"
 AUTOMATIC = r"(?i)not responding|unexpectedly rebooted|kill task failed|prolog|epilog|\bnhc\b|health"
@@ -59,7 +60,7 @@ WENT_ON = "no job broke"
 OPERATOR = "an operator had taken the host away"
 MANY = "several hosts at once"
 NOISE = "a warning that breaks no job by itself"
-PROGRAM = "a code that programs raise, and it does not follow the host over users"
+PROGRAM = "a code that programs raise, and it does not follow one GPU over users"
 BURN_IN = "burn-in of a new host"
 
 
@@ -167,13 +168,17 @@ def _scheduler_only() -> pl.Expr:
 
 
 def _follows(rows: pl.DataFrame, blame: Blame) -> pl.Series:
-    """True where a user code belongs to the host: over enough users, each of whom fails mostly there."""
+    """True where a user code belongs to one GPU of the host: over enough users, each of whom fails mostly there.
+
+    Where the device is not told, all such failures of the host count as one GPU's.
+    """
     coded = rows.filter(pl.col("code").is_in(list(blame.user_codes)) & pl.col("user").is_not_null())
     total = coded.group_by("user").agg(total=pl.col("incident_id").n_unique())
-    here = coded.group_by("host", "user").agg(here=pl.col("incident_id").n_unique()).join(total, on="user")
+    here = coded.group_by(*PLACE, "user").agg(here=pl.col("incident_id").n_unique()).join(total, on="user")
     own = here.filter(pl.col("here") >= blame.own_share * pl.col("total"))
-    enough = own.filter(pl.len().over("host") >= blame.users).select("host", "user", follows=pl.lit(True))
-    return rows.select("host", "user").join(enough, on=["host", "user"], how="left", maintain_order="left")["follows"].fill_null(False)
+    enough = own.filter(pl.len().over(PLACE) >= blame.users).select(*PLACE, "user", follows=pl.lit(True))
+    marked = rows.select(*PLACE, "user").join(enough, on=[*PLACE, "user"], how="left", maintain_order="left", nulls_equal=True)
+    return marked["follows"].fill_null(False)
 
 
 def _inside(rows: pl.DataFrame, intervals: pl.DataFrame) -> pl.Series:

@@ -507,12 +507,18 @@ def drill(
     score: Annotated[
         str | None, typer.Option("--score", help="Answer in JSON to mark against OUT's case.toml.", show_default=False)
     ] = None,
+    fleet: Annotated[bool, typer.Option("--fleet", help="Write weeks of a whole fleet, with its lemons and what looks like one.")] = False,
+    hosts: Annotated[int, typer.Option("--hosts", min=16, max=5000, help="Hosts of the fleet.")] = 200,
+    days: Annotated[int, typer.Option("--days", min=30, max=400, help="Days of the fleet.")] = 60,
     form: Form = Format.TEXT,
 ) -> None:
-    """Write a made-up incident as logs with its truth, for game days; or mark an answer against that truth."""
+    """Write a made-up incident, or a fleet, as logs with its truth, for game days; or mark an answer against that truth."""
     from triage import rehearsal
 
-    data = rehearsal.mark(out, score) if score else rehearsal.write(out, seed, kind)
+    if fleet:
+        data = rehearsal.write_fleet(out, seed, hosts, days)
+    else:
+        data = rehearsal.mark(out, score) if score else rehearsal.write(out, seed, kind)
     _emit(data, form, lambda: rehearsal.screen(data))
 
 

@@ -273,11 +273,20 @@ def bursts(setup: Setup, host: str | None, code: str | None, limit: int) -> dict
     }
 
 
-FLEET = ("jobs", "job_hosts", "host_states", "hosts", "incidents", "findings", "bursts")
+FLEET: dict[str, tuple[str, ...]] = {
+    "jobs": (),
+    "job_hosts": (),
+    "host_states": (),
+    "hosts": (),
+    "incidents": (),
+    "findings": (),
+    "bursts": ("host", "device", "code", "family", "class", "role", "layer", "first", "last", "count", "user_possible"),
+}
+"""The tables that the fleet's figures read, and the columns of those that grow; none for all."""
 
 
 def _fleet_frames(store: Store) -> dict[str, Any]:
-    return {name: store.frame(name) for name in FLEET}
+    return {name: store.frame(name, columns=columns) for name, columns in FLEET.items()}
 
 
 def _last(store: Store) -> Any:
@@ -289,41 +298,46 @@ def _last(store: Store) -> Any:
 
 def lemons(setup: Setup, window_s: float | None, top: int | None) -> dict[str, Any]:
     """JSON of `triage lemons`."""
-    from triage import lemon, recurrence
+    from triage import board, lemon, recurrence
 
     with opened(setup) as db:
         frames, when = _fleet_frames(db.store), _last(db.store)
+        paths = {row["source_id"]: row["path"] for row in db.store.rows("source_paths")}
+        known = board.identities(db.store.frame("events", "codes", codes=["gpu.identity"]))
+        spared = db.store.exclusions()
     params = recurrence.Params.of(db.book.threshold)
     window = timedelta(seconds=window_s) if window_s else params.window
-    table = recurrence.build(**frames, now=when, window=window, params=params)
-    return {"schema": 1, **lemon.lemons(table, **frames, now=when, window=window, top=top, params=params)}
+    table = recurrence.build(**frames, now=when, window=window, params=params, exclusions=spared)
+    data = lemon.lemons(table, **frames, now=when, window=window, top=top, params=params, paths=paths, known=known)
+    return {"schema": 1, **data}
 
 
 def stats(setup: Setup, window_s: float | None) -> dict[str, Any]:
     """JSON of `triage stats`."""
     from triage import stats as figures
+    from triage.productive import STEP_COLUMNS
 
     with opened(setup) as db:
         frames, when = _fleet_frames(db.store), _last(db.store)
-        covered = db.store.frame("coverage")
-        steps = db.store.frame("events", "training")
-    params = figures.Params(since=when - timedelta(seconds=window_s) if window_s else None)
-    return {"schema": 1, **figures.stats(**frames, coverage=covered, events=steps, now=when, params=params)}
+        params = figures.Params(since=when - timedelta(seconds=window_s) if window_s else None)
+        covered, steps = db.store.frame("coverage"), db.store.training(STEP_COLUMNS)
+        return {"schema": 1, **figures.stats(**frames, coverage=covered, events=steps, now=when, params=params)}
 
 
 def spare_hosts(setup: Setup, job_nodes: int | None, job: str | None) -> dict[str, Any]:
     """JSON of `triage spares` from a database: how many the fleet needs, which hosts can stand in, which to avoid."""
     from triage import overprovision, spares
     from triage import stats as figures
+    from triage.pipeline import whereabouts
 
     with opened(setup) as db:
         frames, when = _fleet_frames(db.store), _last(db.store)
-        history = db.history
-        covered, steps = db.store.frame("coverage"), db.store.frame("events", "none")
+        history = whereabouts(db.store, db.book)
+        covered = db.store.frame("coverage")
         lemon_hosts = db.store.rows("lemons")
     history.lemons = {r["host"] for r in lemon_hosts}
-    figure = figures.stats(**frames, coverage=covered, events=steps, now=when)
-    rate = figures.steady(figure["rates"])  # type: ignore[arg-type]
+    ran = (frames[name] for name in ("jobs", "job_hosts", "host_states", "bursts"))
+    rate = figures.steady(figures.rates(*ran, coverage=covered, now=when))
     hosts = job_nodes or max(1, len(history.hosts()))
     gang = max((len(a.hosts) for a in history.attempts), default=None)
     needed = overprovision.needed(overprovision.Need(hosts, rate), gang) if rate else []

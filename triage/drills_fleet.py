@@ -33,6 +33,7 @@ class Recipe:
     days: int = 60
     window_days: int = 28
     per_rack: int = 16
+    per_leaf: int = 8
     healthy: float = 5e-3
     lemons: float = 0.04
     lemon_rate: tuple[float, float] = (0.25, 0.8)
@@ -40,6 +41,7 @@ class Recipe:
     bad_program: float = 0.1
     user_fault: float = 0.06
     hang: float = 0.02
+    save_hours: float = 1.0
     rack_losses: int = 2
     drains: int = 12
     new_hosts: float = 0.04
@@ -62,13 +64,15 @@ HEALTHY_CODES = (("T01", "xid.95", "gpu"), ("T04", "xid.79", "gpu"), ("T05", "xi
 class Fleet:
     """The frames by table name, `now`, the truth and the hosts that users excluded.
 
-    truth: host, kind, lemon (planted), rate (true mean rate over the allocated time of the window), days, fail_days
+    truth   host, kind, lemon (planted), rate (true mean rate over the allocated time of the window), days, fail_days
+    broken  job_id, attempt, cause, end, hosts, gpus, saved (last checkpoint, null where none), gpu_hours_lost
     """
 
     frames: dict[str, pl.DataFrame]
     now: datetime
     truth: pl.DataFrame
     exclusions: pl.DataFrame
+    broken: pl.DataFrame
 
 
 @dataclass(slots=True)
@@ -90,6 +94,8 @@ class _World:
     rows: dict[str, list[dict[str, object]]] = field(default_factory=lambda: {name: [] for name in FRAMES})
     runs: list[tuple[int, float, float]] = field(default_factory=list)
     broke: list[tuple[int, float]] = field(default_factory=list)
+    away: list[tuple[int, float, float]] = field(default_factory=list)
+    killed: list[dict[str, object]] = field(default_factory=list)
 
     def hazard(self, hosts: np.ndarray, at: float) -> np.ndarray:
         """True rate of hosts at a time: late lemons turn bad at their onset, new hosts settle."""
@@ -104,14 +110,26 @@ def generate(seed: int, recipe: Recipe | None = None) -> Fleet:
     world = _world(np.random.default_rng(seed), recipe)
     losses = [(float(t), int(r)) for t, r in _events(world, recipe.rack_losses, int(world.rack.max()) + 1)]
     drains = [(float(t), int(h)) for t, h in _events(world, recipe.drains, recipe.hosts) if not world.joined[h]]
-    for at, host in drains:
-        _state(world, host, "down", at, at + 1.0, "planned maintenance", "ops1")
+    _take_away(world, losses, drains)
     number = 0
     while world.free.min() < recipe.days:
         number = _job(world, number, losses, drains)
     _noise(world)
     _inventory(world)
     return _fleet(world)
+
+
+def _take_away(world: _World, losses: list[tuple[float, int]], drains: list[tuple[float, int]]) -> None:
+    """Hosts that are out of service whatever their jobs do: maintenance, racks without power, boards that wait for a part."""
+    for at, host in drains:
+        _state(world, host, "down", at, at + 1.0, "planned maintenance", "ops1")
+    for at, rack in losses:
+        for dark in np.flatnonzero((world.rack == rack) & (world.joined <= at)):
+            _state(world, int(dark), "down", at, at + 0.08, "Not responding", "slurm")
+    # a drained host lets its job end and takes no other
+    for at, drained in _events(world, world.recipe.drains, world.recipe.hosts):
+        if not world.joined[drained]:
+            _state(world, int(drained), "drain", float(at), float(at) + 2.0, "bad DIMM, waits for a part", "ops2")
 
 
 def _world(rng: np.random.Generator, recipe: Recipe) -> _World:
@@ -146,8 +164,11 @@ def _job(world: _World, number: int, losses: list[tuple[float, int]], drains: li
     """Place one gang on the hosts that are free first and run it, with its retries, to its end."""
     rng, recipe = world.rng, world.recipe
     size = min(int(rng.choice(recipe.sizes)), recipe.hosts)
+    for host, begin, back in world.away:
+        if begin <= world.free[host] < back:
+            world.free[host] = back
     hosts = np.argpartition(world.free + rng.exponential(0.02, recipe.hosts), size - 1)[:size]
-    start, user = float(world.free[hosts].max()), int(rng.integers(recipe.users))
+    start, user = _in_service(world, hosts, float(world.free[hosts].max())), int(rng.integers(recipe.users))
     attempt = 0
     while True:
         length = float(rng.exponential(recipe.mean_hours / 24.0)) + 0.01
@@ -155,11 +176,19 @@ def _job(world: _World, number: int, losses: list[tuple[float, int]], drains: li
         end, cause = _outside(world, hosts, start, end, failed, losses, drains)
         _run(world, number, attempt, hosts, user, start, end, failed if cause == "host" else -1, cause)
         # half of the failed jobs are retried at once on the same hosts
-        if cause != "host" or attempt >= 2 or rng.random() < 0.5:
+        if cause != "host" or attempt >= 2 or rng.random() < 0.5 or _in_service(world, hosts, end + 0.007) > end + 0.007:
             break
         attempt, start = attempt + 1, end + 0.007
-    world.free[hosts] = end + rng.exponential(world.idle_h[hosts] / 24.0) + 0.005
+    world.free[hosts] = end + rng.exponential(world.idle_h[hosts] / 24.0) + 0.007
     return number + 1
+
+
+def _in_service(world: _World, hosts: np.ndarray, start: float) -> float:
+    """The first moment from `start` at which none of the hosts is out of service."""
+    gang = set(hosts.tolist())
+    while later := [back for host, begin, back in world.away if host in gang and begin <= start < back]:
+        start = max(later)
+    return start
 
 
 def _first_failure(world: _World, hosts: np.ndarray, start: float, length: float) -> tuple[float, int]:
@@ -209,7 +238,24 @@ def _run(world: _World, number: int, attempt: int, hosts: np.ndarray, user: int,
     accused, what = _accused(world, hosts, user, failed, cause)
     if failed >= 0:
         world.broke.append((failed, end))
+    if state == "NODE_FAIL" and failed >= 0:
+        _state(world, failed, "down", end, end + 0.006, "Not responding", "slurm")
+    lost = _killed(world, key, hosts, start, end, cause)
+    world.rows["jobs"][-1] |= {"gpu_hours_lost": lost, "basis": "checkpoint"}
     _incident(world, key, end, accused, what, names)
+    world.rows["incidents"][-1]["gpu_hours_lost"] = lost
+
+
+def _killed(world: _World, key: dict[str, object], hosts: np.ndarray, start: float, end: float, cause: str) -> float:
+    """Write what the end of an attempt destroyed; the GPU-hours since its last checkpoint, else since its start."""
+    save = world.recipe.save_hours / 24.0
+    # training stops some seconds before the end, or ten minutes before the timeout that ends a hang
+    saves = int((end - (0.007 if cause == "hang" else 1e-4) - start) / save)
+    since = start + max(0, saves) * save
+    lost = 8.0 * hosts.size * (end - since) * 24.0
+    told = {"cause": cause.split()[0], "start": _time(start), "end": _time(end), "hosts": [_name(h) for h in hosts], "gpus": 8 * hosts.size}
+    world.killed.append({**key, **told, "saved": _time(since) if saves > 0 else None, "gpu_hours_lost": lost})
+    return lost
 
 
 Cause = tuple[str, str | None, str, str]
@@ -273,11 +319,19 @@ def _burst(world: _World, host: int, code: str, at: float, count: int, device: s
 def _state(world: _World, host: int, state: str, start: float, end: float, reason: str, user: str) -> None:
     times = {"start": _time(start), "end": _time(end)}
     world.rows["host_states"].append({"host": _name(host), "state": state, "reason": reason, "user": user, **times})
+    world.away.append((host, start, end))
 
 
 def _inventory(world: _World) -> None:
     world.rows["hosts"] = [
-        {"host": _name(h), "gpus": 8, "rack": f"r{world.rack[h]:02d}", "topology_from": "csv"} for h in range(world.recipe.hosts)
+        {
+            "host": _name(h),
+            "gpus": 8,
+            "rack": f"r{world.rack[h]:02d}",
+            "leaf": f"leaf{h // world.recipe.per_leaf:02d}",
+            "topology_from": "csv",
+        }
+        for h in range(world.recipe.hosts)
     ]
 
 
@@ -287,7 +341,7 @@ def _fleet(world: _World) -> Fleet:
     rng = world.rng
     avoided = rng.integers(0, world.recipe.hosts, 3)
     pairs = [{"job_id": str(1000 + i), "host": _name(h)} for h in avoided for i in range(40)]
-    return Fleet(frames, now, _truth(world), pl.DataFrame(pairs))
+    return Fleet(frames, now, _truth(world), pl.DataFrame(pairs), pl.DataFrame(world.killed, schema_overrides={"saved": pl.Datetime("us")}))
 
 
 def _truth(world: _World) -> pl.DataFrame:
@@ -323,7 +377,10 @@ def _time(days: float) -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """How a ranking did against the truth; recall and average precision over lemons that broke jobs on `least` days, and over all."""
+    """How a ranking did against the truth; recall and average precision over lemons that broke jobs on `least` days, and over all.
+
+    above   hosts that are no lemons and stand above one of these
+    """
 
     true: int
     false: int
@@ -332,6 +389,7 @@ class Marks:
     average_precision: float
     average_precision_all: float
     coverage: float
+    above: int
 
 
 def visible(truth: pl.DataFrame, least: int = 3) -> set[str]:
@@ -355,6 +413,7 @@ def marks(table: pl.DataFrame, truth: pl.DataFrame) -> Marks:
         average_precision([h for h in order if h not in hidden], seen),
         average_precision(order, planted),
         float(inside.sum()) / max(1, inside.len()),
+        len([h for h in order[: max((order.index(h) for h in seen), default=0)] if h not in planted]),
     )
 
 
@@ -366,6 +425,16 @@ def average_precision(order: list[str], wanted: set[str]) -> float:
             hits += 1
             total += hits / place
     return total / len(wanted) if wanted else 1.0
+
+
+def by_xid_lines(bursts: pl.DataFrame) -> list[str]:
+    """Hosts by plain count of Xid lines."""
+    return by_count(bursts.filter(pl.col("code").str.starts_with("xid.")), "count")
+
+
+def by_days(bursts: pl.DataFrame) -> list[str]:
+    """Hosts by distinct days with a code on a device: the count that floods do not fool."""
+    return by_count(bursts.with_columns(day=pl.col("first").dt.date()).unique(["host", "device", "code", "day"]))
 
 
 def by_count(frame: pl.DataFrame, weight: str | None = None) -> list[str]:

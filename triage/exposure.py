@@ -113,7 +113,10 @@ def by_host(
     until: datetime,
     burn: Burn | None = None,
 ) -> pl.DataFrame:
-    """One row per known host: host, gpus, log_days (kernel log present), allocated_days, burn_in_days of these, gpu_hours, out_days."""
+    """One row per known host: host, gpus, gb, log_days (kernel log present), allocated_days, burn_in_days of these, gpu_hours, out_days.
+
+    gb is the memory of one GPU, null where the model's name does not tell.
+    """
     kernel = coverage.filter(pl.col("family") == "kernel").select("host", start="first", end="last").drop_nulls()
     new = burn_in(first_seen(job_hosts, host_states, coverage), burn or Burn())
     parts = {
@@ -123,7 +126,9 @@ def by_host(
         "out_days": union_days(outages(host_states, job_hosts), since, until),
     }
     names = pl.concat([hosts["host"], *(p["host"] for p in parts.values())]).drop_nulls().unique().sort()
-    table = names.to_frame("host").join(hosts.select("host", "gpus"), on="host", how="left")
+    # "NVIDIA H100 80GB HBM3"
+    gb = pl.col("gpu_model").str.extract(r"(?i)(\d{1,4}) ?GB").cast(pl.Float64)
+    table = names.to_frame("host").join(hosts.select("host", "gpus", gb=gb), on="host", how="left")
     for name, part in parts.items():
         table = table.join(part.rename({"days": name}), on="host", how="left")
     table = table.join(gpu_hours(jobs, job_hosts, hosts, since, until), on="host", how="left")

@@ -33,10 +33,16 @@ def checkpoint(setup: Setup, mtbf: float | None, save: float | None, durable: fl
 
 
 def _measured(setup: Setup) -> dict[str, float | None]:
-    from triage.checkpointing import measured
+    import polars as pl
 
+    from triage.checkpointing import measured
+    from triage.productive import STEP_COLUMNS
+    from triage.schema import TABLES
+
+    types = {name: TABLES["events"].dtypes()[name] for name in STEP_COLUMNS}
     with opened(setup) as db:
-        events = db.store.frame("events", "training")
+        steps = pl.DataFrame(db.store.rows("first_steps"), schema={name: types[name] for name in ("job_id", "attempt", "code", "ts_near")})
+        events = pl.concat([db.store.frame("events", "saves", STEP_COLUMNS), steps], how="diagonal")
         jobs = db.store.frame("jobs")
         failures = db.store.rows("job_failures", classes=list(INFRASTRUCTURE))[0]["n"]
         run = db.store.rows("run_seconds")[0]["s"]

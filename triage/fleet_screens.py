@@ -6,51 +6,85 @@ from collections.abc import Mapping
 from typing import Any
 
 from triage.moments import span
-from triage.screens import cut, safe, table, width
+from triage.screens import cut, height, safe, table, width
 
 SHOWN = 15
+FIXED, DETAILS = 10, 3
+"""Lines of the lemon screen that are no hosts, and how many of these tell more of the worst."""
+WIDE = 100
+"""Columns from which on there is room for all."""
+STEPS = {"nothing to do": "-", "reset the GPU or reboot, then retest": "retest", "drain and diagnose": "drain"}
 
 
 def lemons_screen(data: Mapping[str, Any]) -> str:
-    """The ranking on one screen: who, how bad for its exposure, why, what next."""
+    """The ranking on one screen of any height: who, how bad for its exposure, what broke, what next."""
     window = data["window"]
     hosts = data["hosts"]
     lemons = [h for h in hosts if h["lemon"]]
-    lines = [f"{window['since'][:10]} to {window['until'][:10]} ({window['days']:.0f} days): {len(lemons)} lemon(s) of {len(hosts)} hosts"]
-    shown = [h for h in hosts if h["lemon"] or h["strikes"] or (h["rate"] or 0) > 0][:SHOWN]
-    if not shown:
+    count = "no lemon" if not lemons else "1 lemon" if len(lemons) == 1 else f"{len(lemons)} lemons"
+    lines = [f"{count} among {len(hosts):,} hosts, {window['since'][:10]} to {window['until'][:10]} ({window['days']:.0f} days)"]
+    telling = [h for h in hosts if h["lemon"] or h["strikes"] or (h["rate"] or 0) > 0]
+    if not telling:
         return "\n".join([*lines, "no host broke a job in this window"])
-    rows = [
-        {
-            "rank": h["rank"], "host": h["host"], "mark": "LEMON" if h["lemon"] else "", "score": f"{h['score']:.1f}x",
-            "rate": f"{h['rate']:.3f} [{h['interval'][0]:.3f}, {h['interval'][1]:.3f}]", "strikes": h["strikes"],
-            "next": h["next"], "why": (h["why"] or [""])[0],
-        }
-        for h in shown
-    ]  # fmt: skip
-    columns = {
-        "rank": "#",
-        "host": "host",
-        "mark": "",
-        "score": "score",
-        "rate": "failures a day [90 %]",
-        "strikes": "strikes",
-        "next": "next",
-        "why": "why",
+    shown = telling[: max(5, height() - FIXED - (DETAILS if lemons else 0))]
+    lines.append("A lemon fails over twice as often as its peers, by the low end of [90 %].")
+    wide = width() >= WIDE
+    columns = {key: head for key, head in LEMON_COLUMNS.items() if wide or key != "strikes"}
+    lines += ["", table([_lemon(h, wide) for h in shown], columns), ""]
+    if len(lemons) > len(shown):
+        lines.append(f"and {len(lemons) - len(shown)} more lemons: --format json has all")
+    if lemons:
+        worst = lemons[0]
+        lines += [cut(f"{safe(worst['host'])}: {safe(why)}", width()) for why in (worst["why"] or [])[1 : DETAILS + 1]]
+    return "\n".join([*lines, cut(_concentration(data["concentration"]), width()), cut(_backtest(data["backtest"]), width())])
+
+
+LEMON_COLUMNS = {
+    "rank": "#",
+    "host": "host",
+    "mark": "",
+    "score": "x peers",
+    "rate": "a day [90 %]",
+    "strikes": "strikes",
+    "next": "next",
+    "what": "what broke",
+}
+
+
+def _lemon(host: Mapping[str, Any], wide: bool) -> dict[str, object]:
+    return {
+        "rank": host["rank"],
+        "host": host["host"],
+        "mark": "LEMON" if host["lemon"] else "",
+        "score": f"{host['score']:.1f}" if host["score"] < 10 else f"{host['score']:.0f}",
+        "rate": f"{host['rate']:.2f} [{host['interval'][0]:.2f}, {host['interval'][1]:.2f}]",
+        "strikes": host["strikes"],
+        "next": STEPS.get(host["next"], host["next"]),
+        "what": _broke(host, wide),
     }
-    lines += ["", table(rows, columns), ""]
-    for host in lemons[:5]:
-        lines += [cut(f"{safe(host['host'])}: {safe(why)}", width()) for why in (host["why"] or [])[1:4]]
-    lines.append(_concentration(data["concentration"]))
-    lines.append(_backtest(data["backtest"]))
-    return "\n".join(line for line in lines if line is not None)
+
+
+def _broke(host: Mapping[str, Any], wide: bool) -> str:
+    """`xid.48 x7, one GPU, 5 jobs, in use 4.8 days`; where nothing counts, why not."""
+    signals, why = host["signals"], host["why"] or []
+    codes = next((line.removeprefix("codes: ") for line in why if line.startswith("codes: ")), None)
+    if codes is None:
+        return next(iter(why), "")
+    parts = [codes.split(", ")[0]]
+    if (signals.get("same_device") or 0) > 1 and signals["same_device"] == signals.get("failures"):
+        parts.append("one GPU")
+    if host.get("jobs"):
+        parts.append(f"{len(host['jobs'])} job{'s' if len(host['jobs']) > 1 else ''}")
+    if wide:
+        parts.append(f"in use {signals.get('exposure_days', 0):.1f} days")
+    return ", ".join(parts)
 
 
 def _concentration(found: Mapping[str, Any]) -> str:
     share, null, p_value = found.get("top10_share"), found.get("null_share"), found.get("p_value")
     if share is None:
         return "Concentration: too few failures to judge."
-    return f"Concentration: the worst 10 % of hosts hold {share:.0%} of failures; chance alone gives {null:.0%} (p = {p_value:.3g})."
+    return f"The worst 10 % of hosts hold {share:.0%} of failures; by chance {null:.0%} (p = {p_value:.3g})."
 
 
 def _backtest(found: Mapping[str, Any]) -> str:
@@ -58,9 +92,7 @@ def _backtest(found: Mapping[str, Any]) -> str:
     if capture is None:
         return "Backtest: too little history."
     return (
-        f"Backtest: the top 5 % caught {capture:.0%} of the next week's failures (lift {lift:.1f}, AUC {auc:.2f})."
-        if auc is not None
-        else ""
+        f"Backtest: the top 5 % caught {capture:.0%} of next week's failures (lift {lift:.1f}, AUC {auc:.2f})." if auc is not None else ""
     )
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from triage.collectives import Dump
-from triage.jobs import Attempt
-from triage.moments import MINUTE
+from triage.jobs import ACCOUNTING, Attempt
+from triage.moments import DAY, MINUTE
 from triage.topology import Topology
 
 
@@ -97,6 +97,74 @@ class Step:
     line: int
 
 
+FOREVER = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """The attempts of one host, indexed by time.
+
+    starts    in order
+    reach     latest end of the attempts up to and with each; FOREVER where one still runs
+    freed     earliest end of an attempt that the accounting tells
+    broken    ends of attempts that did not complete, in order
+    """
+
+    starts: list[int]
+    reach: list[int]
+    freed: int
+    broken: list[int] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, attempts: Iterable[Attempt]) -> Runs:
+        timed = sorted((a for a in attempts if a.start is not None), key=lambda a: a.start or 0)
+        reach: list[int] = []
+        for attempt in timed:
+            reach.append(max(reach[-1] if reach else 0, FOREVER if attempt.end is None else attempt.end))
+        told = [a.end for a in timed if a.end is not None and ACCOUNTING & set((a.known_from or "").split())]
+        broken = sorted(a.end for a in timed if a.end is not None and not (a.state or "").startswith("COMPLETED"))
+        return cls([a.start or 0 for a in timed], reach, min(told, default=FOREVER), broken)
+
+    def busy(self, ts: int) -> bool:
+        """Whether one ran at `ts`, or ended then."""
+        begun = bisect_right(self.starts, ts)
+        return begun > 0 and self.reach[begun - 1] >= ts
+
+    def broke(self, low: int, high: int) -> bool:
+        """Whether one ended badly in [low, high]."""
+        return bisect_left(self.broken, low) < bisect_right(self.broken, high)
+
+    def next(self, ts: int) -> int | None:
+        """The first start after `ts`."""
+        begun = bisect_right(self.starts, ts)
+        return self.starts[begun] if begun < len(self.starts) else None
+
+
+IDLE_RUNS = Runs([], [], FOREVER)
+
+
+@dataclass(slots=True)
+class Breakages:
+    """When a host was accused of breaking something, the shared, the user's and the guessed apart.
+
+    days, window_us   so many days inside the window make a host unfit to stand in: it is as a lemon would be
+    """
+
+    days: int = 3
+    window_us: int = 28 * DAY
+    _by_host: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+
+    def add(self, host: str, ts: int) -> None:
+        self._by_host[host].append(ts)
+
+    def days_of(self, host: str, until: int) -> int:
+        """Days with a breakage inside the window that ends at `until`."""
+        return len({ts // DAY for ts in self._by_host.get(host, ()) if until - self.window_us < ts <= until})
+
+    def unfit(self, host: str, until: int) -> bool:
+        return self.days_of(host, until) >= self.days
+
+
 @dataclass(slots=True)
 class History:
     """The indexed whole. `now` is the last stamp of the data; `paths` names each source."""
@@ -113,15 +181,18 @@ class History:
     dumps: dict[tuple[str, int], list[Dump]] = field(default_factory=dict)
     stacks: dict[tuple[str, int], list[Mapping[str, Any]]] = field(default_factory=dict)
     lemons: set[str] = field(default_factory=set)
+    breakages: Breakages = field(default_factory=Breakages)
     _by_host: dict[str, list[Burst]] = field(default_factory=dict)
     _untimed: dict[str, list[Burst]] = field(default_factory=dict)
     _losses: dict[str, list[int]] = field(default_factory=dict)
     _host_keys: dict[str, list[int]] = field(default_factory=dict)
     _by_job: dict[tuple[str, int], list[Burst]] = field(default_factory=dict)
     _runs: dict[str, list[Attempt]] = field(default_factory=dict)
+    _runs_by_time: dict[str, Runs] = field(default_factory=dict)
+    _faults: dict[str, list[int]] = field(default_factory=dict)
 
-    def index(self) -> History:
-        """Build the indexes; call once after filling the lists."""
+    def index(self, faults: Iterable[tuple[str, int]] = ()) -> History:
+        """Build the indexes; call once after filling the lists. `faults` (host, time) are those of bursts that were not loaded."""
         hosts: defaultdict[str, list[Burst]] = defaultdict(list)
         jobs: defaultdict[tuple[str, int], list[Burst]] = defaultdict(list)
         for burst in self.bursts:
@@ -138,6 +209,11 @@ class History:
             for host in attempt.hosts:
                 runs[host].append(attempt)
         self._runs = dict(runs)
+        self._runs_by_time = {host: Runs.of(attempts) for host, attempts in runs.items()}
+        failed = defaultdict(list, {h: [b.first or 0 for b in bursts if _fault(b)] for h, bursts in self._by_host.items()})
+        for host, ts in faults:
+            failed[host].append(ts)
+        self._faults = {host: sorted(times) for host, times in failed.items()}
         lost: defaultdict[str, list[int]] = defaultdict(list)
         for attempt in self.attempts:
             if attempt.failed_host:
@@ -169,6 +245,19 @@ class History:
         """Attempts that used a host."""
         return self._runs.get(host, [])
 
+    def in_use(self) -> set[str]:
+        """Hosts that any attempt used."""
+        return set(self._runs)
+
+    def runs_by_time(self, host: str) -> Runs:
+        return self._runs_by_time.get(host, IDLE_RUNS)
+
+    def last_fault(self, host: str, until: int) -> int | None:
+        """When the host last showed a root or was lost, up to `until`."""
+        faults = self._faults.get(host, [])
+        before = bisect_right(faults, until)
+        return faults[before - 1] if before else None
+
     def job_at(self, host: str, ts: int) -> list[Attempt]:
         """Attempts that ran on a host at a moment."""
         return [a for a in self.runs_on(host) if a.start is not None and a.start <= ts and (a.end is None or ts <= a.end)]
@@ -195,6 +284,10 @@ class History:
 
     def rank_host(self, attempt: Attempt, rank: int | None) -> Rank | None:
         return None if rank is None else self.ranks.get((attempt.job_id, attempt.attempt), {}).get(rank)
+
+
+def _fault(burst: Burst) -> bool:
+    return burst.first is not None and (burst.role == "root" or burst.code in ("slurm.node_down", "slurm.node_fail"))
 
 
 def spans_of(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], list[tuple[int, int]]]:

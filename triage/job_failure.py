@@ -15,6 +15,7 @@ from triage.reliability import mttf_h, poisson_interval, share_interval
 
 FAILED = ("FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "REQUEUED", "LAUNCH_FAILED")
 KEY = ["job_id", "attempt"]
+AFTERWARDS = timedelta(minutes=5)
 MACHINE = ("gpu", "host", "network", "storage")
 
 
@@ -42,9 +43,18 @@ def meetings(job_hosts: pl.DataFrame, jobs: pl.DataFrame, bursts: pl.DataFrame) 
     thin = minute.group_by("host", "code", "m").agg(pl.col("first").min(), pl.col("last").max().fill_null(pl.col("first").max()))
     ended = jobs.filter(pl.col("end").is_not_null() & pl.col("start").is_not_null()).select(*KEY, job_end="end")
     spans = job_hosts.select(*KEY, "host", "start").join(ended, on=KEY).rename({"job_end": "end"}).drop_nulls("start")
-    both = thin.drop("m").lazy().join(spans.lazy(), on="host")
-    near = both.filter((pl.col("last") >= pl.col("start")) & (pl.col("first") <= pl.col("end") + timedelta(minutes=5)))
-    return near.select(*KEY, "code", "host", "first", "last", "start", "end").collect()
+    until = pl.col("end") + AFTERWARDS
+    # equal days bring together what can meet; without them each burst would meet every job of its host
+    runs = spans.with_columns(day=_days_between("start", until)).explode("day")
+    faults = thin.drop("m").with_columns(day=_days_between("first", pl.col("last"))).explode("day")
+    near = faults.lazy().join(runs.lazy(), on=["host", "day"]).filter((pl.col("last") >= pl.col("start")) & (pl.col("first") <= until))
+    # of the days that two share, the first stands for all
+    met = near.filter(pl.col("day") == pl.max_horizontal("first", "start").dt.truncate("1d"))
+    return met.select(*KEY, "code", "host", "first", "last", "start", "end").collect()
+
+
+def _days_between(since: str, until: pl.Expr) -> pl.Expr:
+    return pl.datetime_ranges(pl.col(since).dt.truncate("1d"), until, "1d")
 
 
 def _within(before_s: float, after_s: float) -> pl.Expr:

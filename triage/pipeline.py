@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from triage import collectives, identity, jobs, topology
 from triage.decisions import Decision, decide
 from triage.findings import Strikes, examine
-from triage.history import Burst, History, HostState, Rank, Step, spans_of
+from triage.history import Breakages, Burst, History, HostState, Rank, Step, spans_of
 from triage.identity import SourceView
 from triage.incidents import build as build_incidents
 from triage.jobs import Attempt
@@ -35,6 +35,7 @@ TASKS = "srun"
 SPLITS = {"nccl.split"}
 PORTION, CHUNK = 50_000, 5_000
 """Events whose bursts are built at a time; decisions that are written at a time."""
+NOT_HOST = {"user", "storage", "facility", "scheduler"}
 
 
 @dataclass(slots=True)
@@ -324,6 +325,24 @@ def load(store: Store, book: Rulebook) -> History:
     return history.index()
 
 
+def whereabouts(store: Store, book: Rulebook) -> History:
+    """What is needed to say which hosts could stand in: who ran where, states, places, and when each host last failed; no lines."""
+    history = History(now=_now(store))
+    history.attempts = _attempts(store)
+    history.topology = topology.Topology.of(store.rows("hosts"))
+    history.spans = spans_of(_in_micros(r, "first", "last") for r in store.rows("covered"))
+    history.states = _states(store)
+    history.breakages = _breakages(book)
+    for row in store.rows("accused"):
+        if row["sure"]:
+            history.breakages.add(row["host"], micros(row["start"]) or 0)
+    return history.index((r["host"], r["first"]) for r in store.rows("faults"))
+
+
+def _breakages(book: Rulebook) -> Breakages:
+    return Breakages(int(book.threshold("lemon_days")), int(book.threshold("lemon_window") * SECOND))
+
+
 def _attempts(store: Store) -> list[Attempt]:
     hosts: defaultdict[tuple[str, int], list[str]] = defaultdict(list)
     for row in store.rows("job_hosts"):
@@ -400,13 +419,26 @@ def judge(history: History, book: Rulebook, window_s: float | None = None) -> An
     """A decision for every incident of the history."""
     analysis = Analysis(history)
     earlier = Strikes()
+    history.breakages = _breakages(book)
     for incident in build_incidents(history, book.threshold, window_s):
         finding = examine(incident, history, book.threshold)
         decision = decide(finding, history, book, earlier)
         if finding.class_id != "none":
             earlier.add(finding)
+            _remember(history.breakages, decision)
             analysis.decisions.append(decision)
     return analysis
+
+
+def _remember(breakages: Breakages, decision: Decision) -> None:
+    """Who is accused of this incident: culprits, lost hosts, and suspects where it is no guess and may be a host's fault."""
+    finding, start = decision.finding, decision.finding.incident.start
+    if start is None or finding.shared != "none" or finding.operator:
+        return
+    loose = decision.confidence == "insufficient" or decision.layer in NOT_HOST
+    for suspect in finding.suspects:
+        if suspect.host and (suspect.role == "culprit" or suspect.host in finding.lost or not loose):
+            breakages.add(suspect.host, start)
 
 
 def _frame(table: str, rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
@@ -439,4 +471,4 @@ def build_recurrence(store: Store, book: Rulebook) -> None:
         return
     frames = [store.frame(name) for name in ("jobs", "job_hosts", "host_states", "hosts", "incidents", "findings", "bursts")]
     params = replace(recurrence.Params.of(book.threshold), second_opinion=False)
-    store.replace("recurrence", recurrence.build(*frames, now=now, params=params))
+    store.replace("recurrence", recurrence.build(*frames, now=now, params=params, exclusions=store.exclusions()))

@@ -17,11 +17,11 @@ def propagation(bursts: pl.DataFrame, within_s: float = 5.0) -> list[dict[str, o
     A burst of the same code counts as following only on another GPU. Faults without a device follow on the host: `p` counts them too.
     """
     base = bursts.filter(pl.col("family").is_in(FAMILIES) & ~pl.col("role").is_in(SILENT) & pl.col("host").is_not_null())
-    base = base.filter(pl.col("first").is_not_null()).select("burst_id", "host", "device", "code", "first")
+    base = base.filter(pl.col("first").is_not_null()).select("host", "device", "code", "first").with_row_index("burst")
     pairs = _followers(base, within_s)
     totals = base.group_by("code").agg(n_first=pl.len())
     same = pl.col("device").is_not_null() & (pl.col("device") == pl.col("device_then"))
-    each = pairs.group_by("burst_id", "code", "code_then").agg(
+    each = pairs.group_by("burst", "code", "code_then").agg(
         same_gpu=same.fill_null(False).any(),
         other_gpu=(pl.col("device") != pl.col("device_then")).fill_null(False).any(),
         lag=pl.col("lag").min(),
@@ -36,9 +36,9 @@ def _followers(base: pl.DataFrame, within_s: float) -> pl.DataFrame:
     slot = pl.col("first").dt.epoch("us") // int(within_s * 1e6)
     first = base.with_columns(slot=slot)
     then = pl.concat([first, first.with_columns(slot=pl.col("slot") - 1)]).rename(
-        {"burst_id": "id_then", "device": "device_then", "code": "code_then", "first": "first_then"}
+        {"burst": "id_then", "device": "device_then", "code": "code_then", "first": "first_then"}
     )
-    pairs = first.join(then, on=["host", "slot"]).filter(pl.col("burst_id") != pl.col("id_then"))
+    pairs = first.join(then, on=["host", "slot"]).filter(pl.col("burst") != pl.col("id_then"))
     lag = (pl.col("first_then") - pl.col("first")).dt.total_microseconds() / 1e6
     later = pairs.with_columns(lag=lag).filter(pl.col("lag").is_between(0.0, within_s))
     return later.filter((pl.col("code") != pl.col("code_then")) | (pl.col("device") != pl.col("device_then")).fill_null(False))

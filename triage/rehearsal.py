@@ -17,15 +17,32 @@ def write(out: str | None, seed: int, kind: str | None) -> dict[str, Any]:
 
     if kind == "list":
         return {"schema": 1, "kinds": drills.kinds()}
-    if out is None:
-        raise Fault("name a folder to write into: triage drill OUT [--seed N] [--kind K]")
-    folder = Path(out)
-    if folder.exists() and any(folder.iterdir()):
-        raise Fault(f"{out}: not empty; name a new folder")
+    folder = _empty(out, "[--seed N] [--kind K]")
     if kind is not None and kind not in drills.kinds():
         raise Fault(f"{kind!r}: no such kind; see triage drill --kind list")
     case = drills.write(folder, seed, kind)
     return {"schema": 1, "folder": str(folder), "logs": str(folder / "logs"), "truth": str(folder / "case.toml"), "args": list(case.args)}
+
+
+def write_fleet(out: str | None, seed: int, hosts: int, days: int) -> dict[str, Any]:
+    """Write the logs of a made-up fleet of `seed` into `out`, with its lemons and what fools a plain count. Raises Fault."""
+    from triage import drill_fleet_logs, drills_fleet
+
+    folder = _empty(out, "--fleet [--seed N] [--hosts N] [--days N]")
+    fleet = drills_fleet.generate(seed, drills_fleet.Recipe(hosts=hosts, days=days))
+    drill_fleet_logs.write(fleet, folder)
+    lemons = sorted(fleet.truth.filter("lemon")["host"])
+    return {"schema": 1, "folder": str(folder), "logs": str(folder / "logs"), "truth": str(folder / "truth.json"), "lemons": lemons}
+
+
+def _empty(out: str | None, options: str) -> Path:
+    """The folder to write into; raises Fault when none is named, or when it holds something."""
+    if out is None:
+        raise Fault(f"name a folder to write into: triage drill OUT {options}")
+    folder = Path(out)
+    if folder.is_file() or (folder.exists() and any(folder.iterdir())):
+        raise Fault(f"{out}: not empty; name a new folder")
+    return folder
 
 
 def mark(out: str | None, answer: str) -> dict[str, Any]:
@@ -51,5 +68,9 @@ def screen(data: dict[str, Any]) -> str:
         return "\n".join(data["kinds"])
     if "right" in data:
         return "\n".join([*(safe(f) for f in data["faults"]), "right" if data["right"] else f"truth: {safe(data['truth'])}"])
+    if "lemons" in data:
+        logs = safe(data["logs"])
+        ask = f"triage ingest {logs} --db fleet.duckdb; triage lemons --db fleet.duckdb"
+        return f"logs in {logs}\nask: {ask}\ntruth in {safe(data['truth'])}"
     args = " ".join(data["args"])
     return f"logs in {safe(data['logs'])}\nask: triage now {safe(data['logs'])}{' ' + args if args else ''}\ntruth in {safe(data['truth'])}"

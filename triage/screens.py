@@ -10,6 +10,7 @@ from typing import Any
 
 LABEL = 11
 MIN_WIDTH, MAX_WIDTH = 80, 160
+MIN_HEIGHT = 16
 LONGEST_NAME = 63  # RFC 1035: a label of a host name has at most 63 characters
 EVIDENCE_LINES, MISSING_LINES, OTHER_LINES, SENTENCE_LINES = 9, 4, 6, 3
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
@@ -23,6 +24,11 @@ def safe(text: object) -> str:
 def width() -> int:
     """Columns of the terminal, within sane bounds; 120 when there is none."""
     return max(MIN_WIDTH, min(MAX_WIDTH, shutil.get_terminal_size((120, 40)).columns))
+
+
+def height() -> int:
+    """Lines of the terminal; 40 when there is none."""
+    return max(MIN_HEIGHT, shutil.get_terminal_size((120, 40)).lines)
 
 
 def cut(text: str, size: int) -> str:

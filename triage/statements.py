@@ -65,6 +65,16 @@ QUERIES: dict[str, str] = {
     "bursts": """SELECT b.*, s.path FROM bursts b JOIN sources s USING (source_id)
         WHERE ($host IS NULL OR b.host = $host) AND ($code IS NULL OR b.code = $code)
         ORDER BY b.first NULLS LAST, b.burst_id LIMIT $most""",
+    "first_steps": """SELECT job_id, attempt, 'train.step' AS code, min(ts_near) AS ts_near FROM events
+        WHERE code = 'train.step' AND job_id IS NOT NULL AND ts_near IS NOT NULL GROUP BY job_id, attempt""",
+    "exclusions": "SELECT DISTINCT job_id, unnest(excluded) AS host FROM job_records WHERE len(excluded) > 0 ORDER BY ALL",
+    "faults": """SELECT host, epoch_us(first) AS first FROM bursts
+        WHERE host IS NOT NULL AND first IS NOT NULL AND (role = 'root' OR code IN ('slurm.node_down', 'slurm.node_fail'))""",
+    "accused": """SELECT DISTINCT f.host, i.start, f.role = 'culprit' OR f.code IN ('slurm.node_down', 'slurm.node_fail')
+            OR (i.confidence <> 'insufficient' AND i.layer NOT IN ('user', 'storage', 'facility', 'scheduler')) AS sure
+        FROM findings f JOIN incidents i USING (incident_id)
+        WHERE f.role IN ('culprit', 'suspect') AND f.host IS NOT NULL
+            AND i.start IS NOT NULL AND i.kind <> 'shared' AND i.class <> 'T23'""",
     "job_failures": "SELECT count(*) AS n FROM incidents WHERE job_id IS NOT NULL AND list_contains($classes, class)",
     "run_seconds": """SELECT sum(epoch(coalesce("end", (SELECT max(last_ts) FROM sources)) - start)) AS s FROM jobs
         WHERE start IS NOT NULL""",
@@ -73,7 +83,8 @@ QUERIES: dict[str, str] = {
 PARTS: dict[str, str] = {
     "": "",
     "none": "WHERE false",
-    "training": "WHERE code IN ('train.step', 'train.checkpoint')",
+    "training": "WHERE code IN ('train.step', 'train.checkpoint') AND job_id IS NOT NULL ORDER BY job_id",
+    "saves": "WHERE code = 'train.checkpoint'",
     "codes": "WHERE list_contains($codes, code)",
     "codes_of_hosts": "WHERE list_contains($codes, code) AND (list_contains($hosts, host) OR ($hostless AND host IS NULL))",
 }

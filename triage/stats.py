@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -35,14 +36,14 @@ def stats(
     incidents: pl.DataFrame,
     findings: pl.DataFrame,
     coverage: pl.DataFrame,
-    events: pl.DataFrame,
     *,
+    events: Iterable[pl.DataFrame],
     now: datetime,
     params: Params | None = None,
 ) -> dict[str, object]:
     """The JSON of `triage stats`.
 
-    events are the rows of train.step and train.checkpoint (job_id, attempt, ts_near, code, seq, duration_s, state); now the last stamp.
+    events are the rows of train.step and train.checkpoint (`productive.STEP_COLUMNS`) in parts that hold whole jobs; now the last stamp.
     """
     params = params or Params()
     since = params.since or first_stamp(jobs, bursts, coverage, now)
@@ -54,24 +55,42 @@ def stats(
     met = job_failure.meetings(job_hosts, lately, seen)
     labels = job_failure.labelled(lately, met, bursts, params.windows)
     new = exposure.burn_in(exposure.first_seen(job_hosts, host_states, coverage), params.burn)
-    rates = job_failure.rates(labels, job_hosts, new, since, now, params.windows)
-    spans = productive.step_spans(events, lately)
-    rows = productive.attempts(lately, events, spans, now)
+    found = job_failure.rates(labels, job_hosts, new, since, now, params.windows)
+    trained = productive.digest(events, lately)
+    rows = productive.attempts(lately, trained.sums, now)
     story = incidents.filter((pl.col("start") >= since) & (pl.col("start") <= now))
     return {
         "exposure": exposure.fleet(table, logged, since, now),
         "by_code": by_code(seen, table, logged, (now - since).total_seconds() / 3600.0),
         "by_class": by_class(story, findings, outages),
-        "rates": rates,
-        "mttf": job_failure.mttf_by_size(labels, steady(rates), now),
+        "rates": found,
+        "mttf": job_failure.mttf_by_size(labels, steady(found), now),
         "availability": available(outages, table, labels, since, now),
         "job_failure_by_code": job_failure.by_code(lately, met, seen, params.windows),
         "propagation": propagation(seen, params.propagation_s),
-        "ettr": productive.ettr(rows, spans) | {"expected_v1": _expected(labels, steady(rates))},
+        "ettr": productive.ettr(rows, trained.hours) | {"expected_v1": _expected(labels, steady(found))},
         "phases": productive.phases(rows),
         "retries": retry.chains(lately, incidents),
         "preemption": retry.preemption_cost(labels, job_hosts),
     }
+
+
+def rates(
+    jobs: pl.DataFrame,
+    job_hosts: pl.DataFrame,
+    host_states: pl.DataFrame,
+    bursts: pl.DataFrame,
+    *,
+    coverage: pl.DataFrame,
+    now: datetime,
+    params: Params | None = None,
+) -> list[dict[str, object]]:
+    """The `rates` of `stats` alone."""
+    params = params or Params()
+    since = params.since or first_stamp(jobs, bursts, coverage, now)
+    labels = job_failure.labelled(jobs, job_failure.meetings(job_hosts, jobs, bursts), bursts, params.windows)
+    new = exposure.burn_in(exposure.first_seen(job_hosts, host_states, coverage), params.burn)
+    return job_failure.rates(labels, job_hosts, new, since, now, params.windows)
 
 
 def first_stamp(jobs: pl.DataFrame, bursts: pl.DataFrame, coverage: pl.DataFrame, now: datetime) -> datetime:
@@ -90,7 +109,7 @@ def steady(rates: list[dict[str, object]]) -> float | None:
 
 
 def by_code(bursts: pl.DataFrame, table: pl.DataFrame, logged: float, period: float) -> list[dict[str, object]]:
-    """Bursts, lines, hosts, GPUs and persistence per code, with MTBE of the system, a host and a GPU in hours (Delta).
+    """Bursts, lines, hosts, GPUs and persistence per code, with MTBE of the system, a host, a GPU and a GB in hours (Delta) and intervals.
 
     Codes of the scheduler and of training are held against the hours of the whole period, the others against the hours with a kernel
     log, where there is one (`logged`). Facts, recoveries and noise are left out.
@@ -120,26 +139,23 @@ def by_code(bursts: pl.DataFrame, table: pl.DataFrame, logged: float, period: fl
     return [_code(row, whole if row["family"] in ("scheduler", "training") else kernel) for row in ordered.iter_rows(named=True)]
 
 
-Hours = tuple[float, float, float]
+Hours = dict[str, float]
+"""Hours of exposure of the system, of hosts, GPUs and GB of GPU memory; 0 where it is not known."""
 
 
 def _hours(table: pl.DataFrame, period: float) -> Hours:
-    """Hours of the period, summed over hosts, and summed over GPUs."""
-    gpus = table["gpus"].cast(pl.Float64)
-    return period, float(table["hours"].sum()), float((table["hours"] * gpus).sum())
+    gpus = table["hours"] * table["gpus"].cast(pl.Float64)
+    # GB of some GPUs only would be held against the errors of all
+    gb = gpus * table["gb"] if table["gb"].null_count() == 0 else pl.Series([0.0])
+    return {"system": period, "host": float(table["hours"].sum()), "gpu": float(gpus.sum()), "gb": float(gb.sum())}
 
 
 def _code(row: dict[str, object], hours: Hours) -> dict[str, object]:
     number = int(str(row["bursts"]))
-    period, host_hours, gpu_hours = hours
     low, high = poisson_interval(number)
-    return {
-        **row,
-        "mtbe_system_h": mtbe_h(period, number),
-        "mtbe_system_interval_h": [period / high, period / low] if low > 0 else None,
-        "mtbe_host_h": mtbe_h(host_hours, number) if host_hours else None,
-        "mtbe_gpu_h": mtbe_h(gpu_hours, number) if gpu_hours else None,
-    }
+    found = {f"mtbe_{of}_h": mtbe_h(known, number) if known else None for of, known in hours.items()}
+    intervals = {f"mtbe_{of}_interval_h": [known / high, known / low] if known and low > 0 else None for of, known in hours.items()}
+    return {**row, **found, **intervals}
 
 
 def by_class(incidents: pl.DataFrame, findings: pl.DataFrame, outages: pl.DataFrame) -> list[dict[str, object]]:

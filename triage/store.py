@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 MEMORY = ":memory:"
+PART_ROWS = 500_000
 
 VIEWS = (
     """CREATE OR REPLACE VIEW all_hosts AS
@@ -270,12 +271,33 @@ class Store:
         for statement in ATTEMPTS:
             self._connection.execute(statement)
 
-    def frame(self, table: str, part: str = "", **values: object) -> pl.DataFrame:
-        """A table, or the rows of one of `statements.PARTS`, as polars."""
+    def frame(self, table: str, part: str = "", columns: Sequence[str] = (), **values: object) -> pl.DataFrame:
+        """A table, or the rows of one of `statements.PARTS`, as polars; `columns` are those that are read, none for all."""
         import polars as pl
 
-        text = f"SELECT * FROM {table} {PARTS[part]}"
-        return pl.DataFrame(self._connection.sql(text, params=values or None)).cast(TABLES[table].dtypes())  # type: ignore[arg-type]
+        dtypes = {name: dtype for name, dtype in TABLES[table].dtypes().items() if not columns or name in columns}
+        listed = ", ".join(f'"{name}"' for name in dtypes)
+        text = f"SELECT {listed} FROM {table} {PARTS[part]}"
+        return pl.DataFrame(self._connection.sql(text, params=values or None)).cast(dtypes)  # type: ignore[arg-type]
+
+    def exclusions(self) -> pl.DataFrame | None:
+        """job_id, host: hosts that a submission excluded; None where no record tells of any."""
+        import polars as pl
+
+        rows = self.rows("exclusions")
+        return pl.DataFrame(rows) if rows else None
+
+    def training(self, columns: Sequence[str], rows: int = PART_ROWS) -> Iterator[pl.DataFrame]:
+        """Steps and saves of all jobs in parts of about so many rows; a job lies whole in one part. Ends with the next query."""
+        import polars as pl
+
+        held: list[pl.DataFrame] = []
+        for batch in self._connection.sql(f"SELECT {', '.join(columns)} FROM events {PARTS['training']}").to_arrow_reader(rows):
+            part = pl.concat([*held, pl.DataFrame(batch)])
+            last = pl.col("job_id") == part["job_id"][-1]
+            held = [part.filter(last)]
+            yield part.filter(~last)
+        yield from held
 
     def rows(self, name: str, **values: object) -> list[dict[str, Any]]:
         """Rows of one of `statements.QUERIES` as dicts of Python values."""

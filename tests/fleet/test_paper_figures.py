@@ -25,6 +25,11 @@ def _ettr_v2_best(hosts: float, rate: float, restart_s: float, save_s: float) ->
     return reliability.ettr_v2(hosts, rate, reliability.best_interval_s(hosts, rate, save_s), restart_s, save_s)
 
 
+def _flash_least(failures: float, period_s: float, restart_s: float, save_s: float) -> float:
+    best = checkpointing.flashrecovery_best_s(failures, period_s, save_s)
+    return checkpointing.flashrecovery_total_s(failures, period_s, best, restart_s, save_s)
+
+
 CALLS: dict[str, Callable[..., float | None]] = {
     "mttf_h": reliability.mttf_h,
     "ettr_v1": reliability.ettr_v1,
@@ -39,6 +44,7 @@ CALLS: dict[str, Callable[..., float | None]] = {
     "no_stall_month_pct": lambda **k: 100 * overprovision.no_stall_month(_need(**k)) / k["hosts"],
     "time_availability": lambda **k: overprovision.time_availability(_need(**k)),
     "binomial_p99_day": lambda **k: overprovision.binomial_p99_day(_need(**k)),
+    "flashrecovery_least_s": _flash_least,
     "failover_share": lambda **k: float(str(checkpointing.failover(**k)["threshold_s"])) / k["interval_s"],
     "gemini_recovery_pct": lambda **k: 100 * checkpointing.gemini_recovery(**{n: int(v) for n, v in k.items()}),
     "spare_share_pct": lambda **k: 100 * overprovision.spare_share(k["spares"], int(k["gang"])),

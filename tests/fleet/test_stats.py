@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timedelta
+from typing import Any
 
 import polars as pl
 import pytest
@@ -30,7 +31,7 @@ def rows_of(value: object) -> list[Row]:
     return value
 
 
-def burst(number: int, code: str, hours: float, host: str = "a", device: str | None = "0000:1a:00", **more: object) -> Row:
+def burst(number: int | str, code: str, hours: float, host: str = "a", device: str | None = "0000:1a:00", **more: object) -> Row:
     known: Row = {"burst_id": f"b{number}", "host": host, "device": device, "code": code, "family": "gpu", "role": "root", "count": 1}
     return known | {"first": at(hours), "last": at(hours), "user_possible": False} | more
 
@@ -105,7 +106,7 @@ def test_mtbe_by_code_is_over_the_hours_with_a_kernel_log() -> None:
     frames = {name: frame(name, []) for name in NAMES}
     frames |= {"bursts": frame("bursts", bursts), "coverage": frame("coverage", coverage)}
     frames["hosts"] = frame("hosts", [{"host": "a", "gpus": 8}, {"host": "b", "gpus": 4}])
-    out = stats.stats(*[frames[n] for n in NAMES], now=at(80))
+    out = stats.stats(*[frames[n] for n in NAMES[:-1]], events=[frames["events"]], now=at(80))
     (row,) = rows_of(out["by_code"])
     assert (row["bursts"], row["lines"], row["hosts"], row["gpus"]) == (4, 12, 1, 2)
     assert (row["mtbe_system_h"], row["mtbe_host_h"], row["mtbe_gpu_h"]) == (20, 30, (80 * 8 + 40 * 4) / 4)
@@ -140,7 +141,7 @@ def test_phases_tell_rework_and_what_no_log_shows() -> None:
     ]
     events = frame("events", _steps("r", 0, 0.5, 121) + _steps("r", 61, 4, 121, attempt=1))
     table = frame("jobs", jobs)
-    rows = productive.attempts(table, events, productive.step_spans(events, table), at(6))
+    rows = productive.attempts(table, productive.digest([events], table).sums, at(6))
     hours = {str(p["phase"]): float(str(p["gpu_hours"])) / 8 for p in productive.phases(rows)}
     assert hours["startup"] == pytest.approx(1.0)
     assert hours["rework"] == pytest.approx(59 / 60, abs=0.02)
@@ -153,8 +154,8 @@ def test_ettr_of_a_run_and_its_sliding_hour() -> None:
     jobs = [job("r", 0, 3, "FAILED"), job("r", 3.5, 6, attempt=1, submit=at(0))]
     events = frame("events", _steps("r", 0, 0.5, 121) + _steps("r", 61, 4, 121, attempt=1))
     table = frame("jobs", jobs)
-    step_spans = productive.step_spans(events, table)
-    out = productive.ettr(productive.attempts(table, events, step_spans, at(6)), step_spans)
+    trained = productive.digest([events], table)
+    out = productive.ettr(productive.attempts(table, trained.sums, at(6)), trained.hours)
     assert out["runs"] == 1
     assert out["overall"] == pytest.approx((4 - 59 / 60) / 6, abs=0.01)
     (sliding,) = rows_of(out["sliding_hour"])
@@ -188,7 +189,7 @@ def test_preemptions_by_a_failed_job_are_second_order() -> None:
 
 
 def test_nothing_read_gives_nulls_and_no_error() -> None:
-    out = stats.stats(*[frame(n, []) for n in NAMES], now=at(0))
+    out = stats.stats(*[frame(n, []) for n in NAMES[:-1]], events=[], now=at(0))
     wanted = {"exposure", "by_code", "by_class", "rates", "job_failure_by_code", "propagation", "ettr", "phases"}
     assert wanted <= out.keys()
     json.dumps(out, allow_nan=False)
@@ -197,7 +198,7 @@ def test_nothing_read_gives_nulls_and_no_error() -> None:
 def test_a_whole_fleet_gives_plain_json() -> None:
     fleet = drills_fleet.generate(5, drills_fleet.Recipe(hosts=40, days=20))
     frames = {name: fleet.frames.get(name, frame(name, [])) for name in NAMES}
-    out = stats.stats(*[frames[n] for n in NAMES], now=fleet.now)
+    out = stats.stats(*[frames[n] for n in NAMES[:-1]], events=[frames["events"]], now=fleet.now)
     text = json.dumps(out, allow_nan=False)
     assert '"per_1000_host_days"' in text
 
@@ -210,3 +211,45 @@ def test_checkpoint_inputs_from_the_data() -> None:
     found = checkpointing.measured(events, frame("jobs", [job("r", 0, 6)]), failures=4, run_s=360_000.0)
     assert found == {"mtbf_s": 90_000.0, "save_s": 42.0, "restart_s": 900.0, "interval_s": 3600.0}
     assert checkpointing.measured(frame("events", []), frame("jobs", []), 0, 0.0)["save_s"] is None
+
+
+def _published(counts: dict[str, int], days: int, hosts: int, gpus: int, gb: int) -> dict[str, dict[str, Any]]:
+    """`by_code` of a fleet with a kernel log throughout, over so many bursts of each code."""
+    names = [f"h{n}" for n in range(hosts)]
+    machines: list[Row] = [{"host": h, "gpus": gpus, "gpu_model": f"GPU {gb}GB"} for h in names]
+    logs: list[Row] = [{"host": h, "family": "kernel", "first": at(0), "last": at(24 * days)} for h in names]
+    gap = {code: 24 * days / (number + 1) for code, number in counts.items()}
+    rows = [burst(f"{code}-{n}", code, (n + 0.5) * gap[code], names[n % hosts]) for code, number in counts.items() for n in range(number)]
+    frames = {name: frame(name, []) for name in NAMES} | {"hosts": frame("hosts", machines), "coverage": frame("coverage", logs)}
+    frames["bursts"] = frame("bursts", rows)
+    out: dict[str, Any] = stats.stats(*[frames[n] for n in NAMES[:-1]], events=[], now=at(24 * days))
+    return {row["code"]: row for row in out["by_code"]}
+
+
+def test_delta_v1_system_mtbe_from_its_counts() -> None:
+    counts = {"xid.95": 38905, "xid.31": 18876, "xid.74": 2987, "xid.119": 2136, "xid.63": 95, "xid.64": 35, "xid.48": 32}
+    printed = {"xid.95": "0.53", "xid.31": "1.09", "xid.74": "6.87", "xid.119": "9.61", "xid.63": "216.00", "xid.64": "586.29"}
+    rows = _published(counts, 855, 206, 4, 40)
+    assert {code: f"{rows[code]['mtbe_system_h']:.2f}" for code in printed} == printed
+    assert f"{rows['xid.48']['mtbe_system_h']:.2f}" == "641.25"
+    assert {code: rows[code]["bursts"] for code in counts} == counts
+
+
+def test_delta_v4_h100_mtbe_from_its_counts() -> None:
+    rows = _published({"xid.64": 24, "xid.119": 3, "xid.31": 1814}, 146, 152, 4, 96)
+    assert (round(rows["xid.64"]["mtbe_gpu_h"]), round(rows["xid.64"]["mtbe_gb_h"])) == (88768, 8521728)
+    assert (round(rows["xid.119"]["mtbe_system_h"]), f"{rows['xid.31']['mtbe_system_h']:.1f}") == (1168, "1.9")
+    low, high = rows["xid.64"]["mtbe_gpu_interval_h"]
+    assert low < 88768 < high
+
+
+def test_memory_per_gb_is_unknown_where_a_model_does_not_tell() -> None:
+    machines: list[Row] = [{"host": "a", "gpus": 8, "gpu_model": "H100"}]
+    frames = {name: frame(name, []) for name in NAMES} | {
+        "hosts": frame("hosts", machines),
+        "bursts": frame("bursts", [burst(1, "xid.48", 5)]),
+    }
+    out: dict[str, Any] = stats.stats(*[frames[n] for n in NAMES[:-1]], events=[], now=at(80))
+    (row,) = out["by_code"]
+    assert row["mtbe_gb_h"] is None
+    assert row["mtbe_gpu_h"] is not None
