@@ -205,12 +205,25 @@ def _reached(answer: Answer, level: FailOn) -> bool:
 
 
 @app.command()
-def ingest(paths: Paths, db: Db = None, rules: Rules = None, tz: Zone = None, form: Form = Format.TEXT) -> None:
+def ingest(
+    paths: Paths,
+    dask: Annotated[
+        str | None, typer.Option("--dask", help="Read with Dask workers: local[N], slurm[N] or tcp://HEAD:PORT.", show_default=False)
+    ] = None,
+    spool: Annotated[
+        str | None,
+        typer.Option("--spool", help="Folder that all workers see and write Parquet to; it is kept.", show_default=False),
+    ] = None,
+    db: Db = None,
+    rules: Rules = None,
+    tz: Zone = None,
+    form: Form = Format.TEXT,
+) -> None:
     """Read logs into a database; the same files twice change nothing."""
     from triage import desk
 
     with _progress() as progress:
-        data = desk.ingest(_setup(db, rules, tz), paths, progress)
+        data = desk.ingest(_setup(db, rules, tz), paths, progress, dask, spool)
     _emit(data, form, lambda: _ingest_screen(data))
 
 
