@@ -36,6 +36,8 @@ PATIENCE, LATE = 30.0, 4.0
 AHEAD = 2
 """Tasks that wait at the scheduler for each thread."""
 RETRIES = 2
+PRIVATE = "127.0.0.1:0"
+"""Where a scheduler's pages are, of which we offer none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,8 @@ def assembled(place: Place, spool: str) -> Iterator[Crew]:
         "distributed.nanny.pre-spawn-environ.POLARS_MAX_THREADS": 1,
         "distributed.worker.multiprocessing-method": "spawn",
         "distributed.admin.tick.limit": "1h",
+        "distributed.scheduler.http.routes": [],
+        "distributed.worker.http.routes": [],
     }
     with ExitStack() as open_:
         open_.enter_context(dask.config.set(quiet))
@@ -103,7 +107,7 @@ def _cluster(place: Place, spool: str, open_: ExitStack) -> Any:
                 threads_per_worker=1,
                 processes=True,
                 host="127.0.0.1",
-                dashboard_address=None,
+                dashboard_address=PRIVATE,
                 security=Security.temporary(),
                 silence_logs=logging.CRITICAL,
             )
@@ -128,7 +132,7 @@ def _slurm(place: Place, spool: str) -> Any:
             **wanted,
             security=Security.temporary(),
             shared_temp_directory=spool,
-            scheduler_options={"dashboard_address": None},
+            scheduler_options={"dashboard_address": PRIVATE, **(stated.get("scheduler-options") or {})},
             job_script_prologue=["export POLARS_MAX_THREADS=1", *(stated.get("job-script-prologue") or [])],
         )
     except (OSError, ValueError, RuntimeError) as error:
@@ -161,12 +165,15 @@ class Crew:
         self._seen = time.monotonic()
         self.helped = 0
 
-    def read(self, order: Order, tasks: Sequence[Task]) -> Iterator[tuple[int, Done | Fault]]:
-        """What each task gave, by its place, as they end; a Fault for a file that its workers did not survive."""
+    def read(self, order: Order, tasks: Sequence[Task], singly: bool = False) -> Iterator[tuple[int, Done | Fault]]:
+        """What each task gave, by its place, as they end; a Fault for one whose workers died.
+
+        singly  one at a time: then nothing else can have killed the worker
+        """
         waiting = deque(_in_turn(tasks, self._threads()))
         while waiting or self._running:
             threads = self._threads()
-            while waiting and len(self._running) < max(1, AHEAD * threads):
+            while waiting and len(self._running) < (1 if singly else max(1, AHEAD * threads)):
                 place = waiting.popleft()
                 self._running[place] = _Run(tasks[place], time.monotonic())
                 self._submit(order, place)

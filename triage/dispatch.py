@@ -92,19 +92,18 @@ def _in_order(
         yield one.source, got
 
 
-def _landed(crew: Crew, order: Order, tasks: Sequence[Task], landing: Landing) -> Iterator[tuple[str, Landed]]:
-    """Readings as they end. Of files that killed their worker together each is tried alone."""
-    alone: list[Task] = []
-    for place, done in crew.read(order, tasks):
-        task = tasks[place]
+def _landed(crew: Crew, order: Order, tasks: Sequence[Task], landing: Landing, singly: bool = False) -> Iterator[tuple[str, Landed]]:
+    """Readings as they end. Files that were read or waited on a worker when it died are tried once more, each alone."""
+    suspects: list[Task] = []
+    for place, done in crew.read(order, tasks, singly):
         if isinstance(done, Done):
             yield from landing.landed(done.manifest).items()
-        elif len(task.files) > 1:
-            alone += [Task((file,)) for file in task.files]
+        elif singly:
+            yield from ((name, Landed({}, skipped=str(done))) for name in tasks[place].readings)
         else:
-            yield from ((name, Landed({}, skipped=str(done))) for name in task.readings)
-    if alone:
-        yield from _landed(crew, order, alone, landing)
+            suspects += [Task((file,)) for file in tasks[place].files]
+    if suspects:
+        yield from _landed(crew, order, suspects, landing, singly=True)
 
 
 def _ordered(source: Source, order: Order) -> _Ordered:
