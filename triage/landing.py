@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 FORMAT = 1
-ROWS, DAYS = 65_536, 512
+ROWS, DAYS = 16_384, 512
 """Rows of a piece at most; a piece of more days than that is not parted: random stamps are no days."""
 HELD, SMALL = 32, 8192
 """Parts that stay in memory after they were read, and how many rows such a one has at most: it is of many sources."""
