@@ -25,6 +25,8 @@ HELP = "Which host broke the job, and what to do: reads the logs that are there,
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None, help=HELP)
 rules_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Check, list and explain the rules.")
 parsers_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List the dialects, or try them on a file.")
+db_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="What a database holds, whether it is sound; make it smaller.")
+app.add_typer(db_app, name="db")
 app.add_typer(rules_app, name="rules")
 app.add_typer(parsers_app, name="parsers")
 
@@ -213,12 +215,25 @@ def _reached(answer: Answer, level: FailOn) -> bool:
 
 
 @app.command()
-def ingest(paths: Paths, db: Db = None, rules: Rules = None, tz: Zone = None, form: Form = Format.TEXT) -> None:
+def ingest(
+    paths: Paths,
+    dask: Annotated[
+        str | None, typer.Option("--dask", help="Read with Dask workers: local[N], slurm[N] or tcp://HEAD:PORT.", show_default=False)
+    ] = None,
+    spool: Annotated[
+        str | None,
+        typer.Option("--spool", help="Folder that all workers see and write Parquet to; it is kept.", show_default=False),
+    ] = None,
+    db: Db = None,
+    rules: Rules = None,
+    tz: Zone = None,
+    form: Form = Format.TEXT,
+) -> None:
     """Read logs into a database; the same files twice change nothing."""
     from triage import desk
 
     with _progress() as progress:
-        data = desk.ingest(_setup(db, rules, tz), paths, progress)
+        data = desk.ingest(_setup(db, rules, tz), paths, progress, dask, spool)
     _emit(data, form, lambda: _ingest_screen(data))
 
 
@@ -604,6 +619,61 @@ def parsers_try(
 
     data = trials.attempt(file, every)
     _emit(data, form, lambda: trials.screen(data))
+
+
+@db_app.command("info")
+def db_info(db: Db = None, rules: Rules = None, form: Form = Format.TEXT) -> None:
+    """Tables, rows, sources, span, size and version; of a database of another version, how to read its logs again."""
+    from triage import upkeep, upkeep_screens
+
+    data = upkeep.info(_setup(db, rules))
+    _emit(data, form, lambda: upkeep_screens.info_screen(data))
+
+
+@db_app.command("check")
+def db_check(db: Db = None, rules: Rules = None, form: Form = Format.TEXT) -> None:
+    """Read every row; every fault in a line, and exit 2 where there is one."""
+    from triage import upkeep, upkeep_screens
+
+    data = upkeep.check(_setup(db, rules))
+    _emit(data, form, lambda: upkeep_screens.check_screen(data))
+    if data["faults"]:
+        raise typer.Exit(2)
+
+
+@db_app.command("compact")
+def db_compact(
+    out: Annotated[
+        str | None, typer.Option("--out", help="New file to write instead, as a backup; the database stays.", show_default=False)
+    ] = None,
+    db: Db = None,
+    form: Form = Format.TEXT,
+) -> None:
+    """Write the same rows into a new, smaller file, and put it in the old one's place."""
+    from triage import upkeep, upkeep_screens
+
+    data = upkeep.compact(_setup(db), out)
+    _emit(data, form, lambda: upkeep_screens.compact_screen(data))
+
+
+@db_app.command("expire")
+def db_expire(
+    before: Annotated[
+        str | None, typer.Option("--before", help="What ends before this time goes: 2026-11-30T00:00:00Z.", show_default=False)
+    ] = None,
+    keep: Annotated[
+        str | None, typer.Option("--keep", help="Keep this much, counted back from the last stamp of the data: 180d.", show_default=False)
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go.")] = False,
+    db: Db = None,
+    rules: Rules = None,
+    form: Form = Format.TEXT,
+) -> None:
+    """Forget sources and rows that are older, and judge anew what is left."""
+    from triage import upkeep, upkeep_screens
+
+    data = upkeep.expire(_setup(db, rules), before, keep, dry_run)
+    _emit(data, form, lambda: upkeep_screens.expire_screen(data))
 
 
 @app.command()

@@ -15,8 +15,9 @@ from triage.store import MEMORY, Store
 
 if TYPE_CHECKING:
     from triage.decisions import Decision
+    from triage.dispatch import Dispatch
     from triage.history import History
-    from triage.ingest import Report
+    from triage.ingest import ReadAll, Report
     from triage.pipeline import Analysis
     from triage.reports import Read
     from triage.rulebook import Rulebook
@@ -95,13 +96,15 @@ def _families(book: Rulebook) -> dict[str, str]:
     return found | {code.removesuffix(".*"): family for code, family in found.items() if code.endswith(".*")}
 
 
-def read(store: Store, paths: Sequence[str], book: Rulebook, zone: str | None, progress: Progress | None) -> Report:
-    """Ingest paths and bring the analysis up to date."""
-    return _judged(store, paths, book, zone, progress)[0]
+def read(
+    store: Store, paths: Sequence[str], book: Rulebook, zone: str | None, progress: Progress | None, read_all: ReadAll | None = None
+) -> Report:
+    """Ingest paths, here or by `read_all`, and bring the analysis up to date."""
+    return _judged(store, paths, book, zone, progress, read_all)[0]
 
 
 def _judged(
-    store: Store, paths: Sequence[str], book: Rulebook, zone: str | None, progress: Progress | None
+    store: Store, paths: Sequence[str], book: Rulebook, zone: str | None, progress: Progress | None, read_all: ReadAll | None = None
 ) -> tuple[Report, Analysis | None]:
     from triage.ingest import Options, ingest
     from triage.preload import preloading
@@ -109,7 +112,7 @@ def _judged(
 
     found = find(paths)
     with preloading():
-        report = ingest(store, found, Options(_families(book), zone), progress or (lambda _path, _size: None))
+        report = ingest(store, found, Options(_families(book), zone), progress or (lambda _path, _size: None), read_all)
     from triage.pipeline import refresh
 
     return report, refresh(store, book)
@@ -189,11 +192,14 @@ def report_answer(setup: Setup, wanted: str | None, job: str | None, at: str | N
     return Answer(data, decision, analysis, db.book, read=kept)
 
 
-def ingest(setup: Setup, paths: Sequence[str], progress: Progress | None = None) -> dict[str, Any]:
-    """JSON of `triage ingest`."""
+def ingest(
+    setup: Setup, paths: Sequence[str], progress: Progress | None = None, dask: str | None = None, spool: str | None = None
+) -> dict[str, Any]:
+    """JSON of `triage ingest`; `dask` says where workers are (crew.place_of), `spool` the folder in which they land what they read."""
     book = rulebook(setup.rules)
+    dispatch = _dispatch(setup, paths, dask, spool)
     with Store(setup.path) as store:
-        report = read(store, paths, book, setup.zone, progress)
+        report = read(store, paths, book, setup.zone, progress, dispatch)
         shown = {r["source_id"]: r for r in store.rows("source_owners")}
         totals = store.rows("totals")[0]
     return {
@@ -207,7 +213,20 @@ def ingest(setup: Setup, paths: Sequence[str], progress: Progress | None = None)
         "skipped": [{"path": path, "reason": reason} for path, reason in report.skipped],
         "totals": totals,
         "seconds": round(report.seconds, 3),
+        **({"spool": dispatch.spool, "reused": dispatch.reused} if dispatch else {}),
     }
+
+
+def _dispatch(setup: Setup, paths: Sequence[str], dask: str | None, spool: str | None) -> Dispatch | None:
+    if dask is None:
+        if spool is not None:
+            raise Fault("--spool goes with --dask")
+        return None
+    from triage.crew import place_of
+    from triage.dispatch import Dispatch, spool_of
+
+    place = place_of(dask)
+    return Dispatch(place, spool_of(place, spool, setup.path, paths))
 
 
 def _source(row: dict[str, Any], owner: dict[str, Any]) -> dict[str, Any]:

@@ -59,10 +59,16 @@ class Options:
             raise Fault(f"--tz {self.zone}: no such time zone; give a name such as Europe/Berlin, or +02:00") from error
 
 
+Older = Callable[[bytes], Iterable[int]]
+"""For the first bytes of a source, the sizes of known ones that begin alike."""
+ReadAll = Callable[[Sequence[Source], Options, Older], Iterable[tuple[Source, Parsed]]]
+"""Reads sources and gives them back in their order."""
+
+
 class Reader:
     """Scans sources in parallel, one scanner a thread."""
 
-    def __init__(self, options: Options, older: Callable[[bytes], Iterable[int]]) -> None:
+    def __init__(self, options: Options, older: Older) -> None:
         self.options, self._older, self._local = options, older, local()
         self.zone = options.stated_zone()
         self.threads = options.threads or min(8, cpu_count() or 1)
@@ -78,7 +84,7 @@ class Reader:
                 scanned = scanner.scan(stream, name, intake, self._older, apart)
         except (OSError, EOFError, UnknownKind, ValueError) as error:
             if source.named:
-                raise InputFault(source.path, _reason(error), "name a log, or leave it out") from error
+                raise unreadable(source, _reason(error)) from error
             return Parsed({}, skipped=_reason(error))
         return intake.finish(source, scanned, self.zone)
 
@@ -97,18 +103,32 @@ class Reader:
                 yield done, future.result()
 
 
+def _read_here(sources: Sequence[Source], options: Options, older: Older) -> Iterator[tuple[Source, Parsed]]:
+    return Reader(options, older).read_all(sources)
+
+
+def unreadable(source: Source, why: str) -> InputFault:
+    """The user named a source that cannot be read."""
+    return InputFault(source.path, why, "name a log, or leave it out")
+
+
 def _reason(error: Exception) -> str:
     text = str(error) or type(error).__name__
     return getattr(error, "strerror", None) or text
 
 
-def ingest(store: Store, found: Found, options: Options, progress: Callable[[str, int], None] = lambda _path, _size: None) -> Report:
-    """Read every source into the store; raises InputFault for named sources that cannot be read."""
+def ingest(
+    store: Store,
+    found: Found,
+    options: Options,
+    progress: Callable[[str, int], None] = lambda _path, _size: None,
+    read_all: ReadAll | None = None,
+) -> Report:
+    """Read every source into the store, here or by `read_all`; raises InputFault for named sources that cannot be read."""
     began = time.perf_counter()
     shelf = Shelf(store)
     report = Report(skipped=list(found.skipped))
-    reader = Reader(options, shelf.older)
-    for source, got in reader.read_all(found.sources):
+    for source, got in (read_all or _read_here)(found.sources, options, shelf.older):
         if got.skipped:
             report.skipped.append((source.path, got.skipped))
         else:
@@ -244,7 +264,7 @@ class Shelf:
                 for table, frame in parsed.frames():
                     self.store.extend(table, frame)
             for table in ("coverage", *RECORD_TABLES.values()):
-                self.store.add(table, [row for p in self.pending.values() for row in p.tables.get(table, ())])
+                self.store.add(table, [row for p in self.pending.values() for row in p.rows(table)])
         self.pending, self.dropped, self.renamed = {}, [], {}
 
 

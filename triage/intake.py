@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +58,10 @@ class Parsed:
         if self.events is not None and self.rejects is not None:
             yield from (("events", frame) for frame in self.events.frames())
             yield from (("rejects", frame) for frame in self.rejects.frames(self.source["source_id"]))
+
+    def rows(self, table: str) -> Iterable[dict[str, Any]]:
+        """The rows of the other tables, which are few."""
+        return self.tables.get(table, ())
 
     def marks(self, before: int) -> list[tuple[Any, ...]]:
         """What was read from the lines before one."""

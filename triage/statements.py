@@ -212,3 +212,49 @@ QUERIES |= {
         WHERE contains(lower(incident_id), lower($text)) OR contains(lower(summary), lower($text))
         ORDER BY start DESC NULLS LAST, incident_id LIMIT 20""",
 }
+
+_NO_SOURCE = "count(*) AS n FROM {table} t WHERE NOT EXISTS (SELECT 1 FROM sources s WHERE s.source_id = t.source_id)"
+_NO_INCIDENT = "count(*) AS n FROM {table} t WHERE NOT EXISTS (SELECT 1 FROM incidents i WHERE i.incident_id = t.incident_id)"
+
+ORPHANS: dict[str, str] = {
+    f"{table}: rows of a source that is not there": f"SELECT {_NO_SOURCE.format(table=table)}"
+    for table in ("events", "rejects", "job_records", "state_records", "host_records", "rank_records", "coverage")
+}
+"""What must not be in the tables that ingest fills, as a count of it."""
+
+LOOSE_ENDS: dict[str, str] = {
+    "bursts: rows of a source that is not there": f"SELECT {_NO_SOURCE.format(table='bursts')}",
+    "bursts: rows whose first event is not there": """SELECT count(*) AS n FROM bursts b
+        WHERE NOT EXISTS (SELECT 1 FROM events e WHERE e.event_id = b.burst_id)""",
+    "incident_bursts: bursts that are not there": """SELECT count(*) AS n FROM incident_bursts i
+        WHERE NOT EXISTS (SELECT 1 FROM bursts b WHERE b.burst_id = i.burst_id)""",
+    **{
+        f"{table}: rows of an incident that is not there": f"SELECT {_NO_INCIDENT.format(table=table)}"
+        for table in ("incident_bursts", "findings", "decisions", "spares")
+    },
+    "incidents: without a decision": """SELECT count(*) AS n FROM incidents i
+        WHERE NOT EXISTS (SELECT 1 FROM decisions d WHERE d.incident_id = i.incident_id)""",
+    "job_hosts: attempts that are not there": """SELECT count(*) AS n FROM job_hosts h
+        WHERE NOT EXISTS (SELECT 1 FROM jobs j WHERE j.job_id = h.job_id AND j.attempt = h.attempt)""",
+}
+"""The same for the tables of the analysis, where it is fresh."""
+
+OLD_ROWS: dict[str, str] = {
+    "events": "coalesce(ts_last, ts_near) < $before",
+    "job_records": '"end" < $before',
+    "state_records": '"end" < $before',
+    "coverage": '"last" < $before',
+}
+"""Rows that are over before a time; a row without an end may still hold, and one without a time is of no time."""
+
+QUERIES |= {
+    "extent": """SELECT count(*) AS sources, sum(bytes) AS bytes, sum(lines) AS lines, min(first_ts) AS first, max(last_ts) AS last,
+        count(*) FILTER (WHERE last_ts IS NULL) AS undated FROM sources""",
+    "old_sources": "SELECT source_id, path, last_ts, lines FROM sources WHERE last_ts < $before ORDER BY path, source_id",
+    "paths": "SELECT path FROM sources ORDER BY path",
+    "columns": """SELECT table_name AS "table", column_name AS "column", data_type AS type FROM information_schema.columns
+        WHERE table_catalog = current_database() AND table_schema = 'main'""",
+    "strangers": """SELECT table_name AS name FROM information_schema.tables WHERE table_catalog = current_database()
+        AND table_type = 'BASE TABLE' AND NOT list_contains($ours, table_name) ORDER BY name""",
+    "blocks": "SELECT block_size, total_blocks, free_blocks FROM pragma_database_size() WHERE database_name = current_database()",
+}

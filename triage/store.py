@@ -12,10 +12,11 @@ import duckdb
 
 from triage.faults import Fault
 from triage.schema import RAW, TABLES, TIME, VERSION, Table
-from triage.statements import PARTS, QUERIES
+from triage.statements import LOOSE_ENDS, OLD_ROWS, ORPHANS, PARTS, QUERIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
 
     import polars as pl
 
@@ -116,14 +117,16 @@ class StoreFault(Fault):
 class Store:
     """One open database. Use as a context manager."""
 
-    def __init__(self, path: str = MEMORY, *, write: bool = True) -> None:
+    def __init__(self, path: str = MEMORY, *, write: bool = True, any_version: bool = False) -> None:
         self.path = path
         self._connection = _connect(path, write)
         self._connection.execute("SET TimeZone='UTC'")
-        if write:
-            self._refuse_foreign()
+        if write and not self._is_there():
             self._create()
-        self._check_version()
+        if not any_version:
+            self._check_version()
+        if write:
+            self._create()
 
     def __enter__(self) -> Self:
         return self
@@ -131,11 +134,12 @@ class Store:
     def __exit__(self, *_: object) -> None:
         self._connection.close()
 
-    def _refuse_foreign(self) -> None:
-        """A database of something else is left as it is."""
+    def _is_there(self) -> bool:
+        """Whether it has our tables, of whatever version; a database of something else is left as it is."""
         tables = {row[0] for row in self._connection.execute("SELECT table_name FROM information_schema.tables").fetchall()}
         if tables and not {"meta", "sources"} <= tables:
             raise StoreFault(f"{self.path}: a database of something else; name another with --db")
+        return bool(tables)
 
     def _create(self) -> None:
         for table in TABLES.values():
@@ -149,7 +153,10 @@ class Store:
     def _check_version(self) -> None:
         found = self.meta("schema")
         if found != str(VERSION):
-            raise StoreFault(f"{self.path}: schema version {found}, this program reads {VERSION}; ingest the logs into a new database")
+            raise StoreFault(
+                f"{self.path}: schema version {found}, this program reads {VERSION}; read the logs again: triage ingest PATH... --db NEW "
+                f"(triage db info --db {self.path} names them)"
+            )
 
     def meta(self, name: str) -> str | None:
         """A value of `meta`, None when absent; raises StoreFault when the file is no triage database."""
@@ -164,15 +171,15 @@ class Store:
         self._connection.execute("INSERT INTO meta VALUES (?, ?)", [name, value])
 
     @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """All or nothing."""
+    def transaction(self, keep: bool = True) -> Iterator[None]:
+        """All or nothing; nothing where it is only a trial."""
         self._connection.execute("BEGIN")
         try:
             yield
         except BaseException:
             self._connection.execute("ROLLBACK")
             raise
-        self._connection.execute("COMMIT")
+        self._connection.execute("COMMIT" if keep else "ROLLBACK")
 
     def add(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Append rows; a missing column is null, an unknown one is an error."""
@@ -205,6 +212,86 @@ class Store:
             columns = ", ".join(f'"{c}"' for c in table.names)
             self._connection.execute(f"INSERT INTO {table.name} ({columns}) SELECT {columns} FROM incoming")
             self._connection.unregister("incoming")
+
+    def expire(self, before: datetime) -> dict[str, int]:
+        """Forget sources that end before a time and rows that do; how many rows of each table went. Coverage begins then at that time."""
+        gone: dict[str, int] = {}
+        old = [row["source_id"] for row in self.rows("old_sources", before=before)]
+        for table in RAW:
+            gone[table] = self._count(f"DELETE FROM {table} WHERE list_contains($old, source_id)", old=old)
+        for table, over in OLD_ROWS.items():
+            gone[table] += self._count(f"DELETE FROM {table} WHERE {over}", before=before)
+        self._connection.execute("UPDATE coverage SET first = $before WHERE first < $before", {"before": before})
+        self.set_meta("built", "")
+        return gone
+
+    def _count(self, statement: str, **values: object) -> int:
+        row = self._connection.execute(statement, values).fetchone()
+        return int(row[0]) if row else 0
+
+    def faults(self, fresh: bool) -> list[str]:
+        """What is wrong inside, each in a line: missing columns, rows that cannot be read, keys that are not unique, loose ends."""
+        try:
+            return self._wrong_columns() or [*self._unreadable(), *self._wrong_keys(), *self._loose(fresh)]
+        except duckdb.Error as error:
+            return [f"cannot be read: {_one_line(error)}"]
+
+    def _wrong_columns(self) -> list[str]:
+        found = {(row["table"], row["column"]): row["type"] for row in self.rows("columns")}
+        wanted = {(table.name, c.name): c.type for table in TABLES.values() for c in table.columns}
+        wrong = sorted(key for key, kind in wanted.items() if found.get(key) != kind)
+        return [
+            f"{table}: column {column} is {found.get((table, column), 'not there')}, not {wanted[table, column]}" for table, column in wrong
+        ]
+
+    def _unreadable(self) -> list[str]:
+        """Every row of every table is read; blocks carry checksums."""
+        wrong = []
+        for table in TABLES:
+            try:
+                self._connection.execute(f"SELECT bit_xor(hash(t)) FROM {table} t").fetchall()
+            except duckdb.Error as error:
+                wrong.append(f"{table}: cannot be read: {_one_line(error)}")
+        return wrong
+
+    def _wrong_keys(self) -> list[str]:
+        wrong = []
+        for table in TABLES.values():
+            if table.key:
+                key = ", ".join(f'"{name}"' for name in table.key)
+                twice = self._count(f"SELECT count(*) FROM (SELECT 1 FROM {table.name} GROUP BY {key} HAVING count(*) > 1)")
+                wrong += [f"{table.name}: {twice} value(s) of its key ({', '.join(table.key)}) are there more than once"] if twice else []
+        return wrong
+
+    def _loose(self, fresh: bool) -> list[str]:
+        counts = {words: self._count(text) for words, text in (ORPHANS | (LOOSE_ENDS if fresh else {})).items()}
+        return [f"{words}: {count}" for words, count in counts.items() if count]
+
+    def sizes(self) -> dict[str, int]:
+        """Rows of each table that is there."""
+        there = {row["table"] for row in self.rows("columns")}
+        return {table: self._count(f"SELECT count(*) FROM {table}") for table in TABLES if table in there}
+
+    @contextmanager
+    def filled_from(self, path: str, hold: bool) -> Iterator[None]:
+        """Take every row of another database into this empty one; with `hold` nobody else can write to that one until the block ends."""
+        quoted = path.replace("'", "''")
+        try:
+            self._connection.execute(f"ATTACH '{quoted}' AS other ({'READ_WRITE' if hold else 'READ_ONLY'})")
+        except duckdb.Error as error:
+            raise StoreFault(_why(path, error)) from error
+        if hold:
+            self._connection.execute("CHECKPOINT other")
+        self._connection.execute("DELETE FROM meta")
+        for table in TABLES.values():
+            columns = ", ".join(f'"{name}"' for name in table.names)
+            self._connection.execute(f"INSERT INTO {table.name} ({columns}) SELECT {columns} FROM other.{table.name}")
+        yield
+        self._connection.execute("DETACH other")
+
+    def settle(self) -> None:
+        """Write what waits in the log beside the file into the file."""
+        self._connection.execute("CHECKPOINT")
 
     def drop_source(self, source_id: str) -> None:
         """Forget everything that was read from a source."""
@@ -337,6 +424,10 @@ def _connect(path: str, write: bool) -> duckdb.DuckDBPyConnection:
         return duckdb.connect(path, read_only=not write and path != MEMORY)
     except duckdb.Error as error:
         raise StoreFault(_why(path, error)) from error
+
+
+def _one_line(error: duckdb.Error) -> str:
+    return " ".join(str(error).split())[:200]
 
 
 def _why(path: str, error: duckdb.Error) -> str:
