@@ -286,7 +286,8 @@ def _object(schema: Mapping[str, Any]) -> str:
 def answer_page() -> str:
     schema = json.loads((ROOT / "triage" / "answer.schema.json").read_text(encoding="utf-8"))
     intro = (
-        'What `triage now --format json` prints; the schema itself is `triage/answer.schema.json`. Within `"schema": 1` keys are added, '
+        "What `triage now --format json` prints; the schema itself is `triage/answer.schema.json`, that of `triage report --format json` "
+        '`triage/report.schema.json`. Within `"schema": 1` keys are added, '
         "never removed or given another meaning. `rank` is an integer or null, `job_id` a string, times are UTC."
     )
     parts = []

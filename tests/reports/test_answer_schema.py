@@ -10,6 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from tests.reports.conftest import Make
+from triage import report_schema
 from triage.answer_schema import Answer, check, json_schema
 
 ROOT = Path(__file__).parents[2]
@@ -26,19 +27,23 @@ def answer_in(report: dict[str, Any]) -> dict[str, Any]:
     return {key: report[key] for key in KEYS}
 
 
-def test_the_file_is_up_to_date() -> None:
-    assert (ROOT / "triage" / "answer.schema.json").read_text(encoding="utf-8") == json_schema(), (
-        "python -m triage.answer_schema > triage/answer.schema.json"
-    )
+@pytest.mark.parametrize(("name", "text"), [("answer", json_schema()), ("report", report_schema.json_schema())])
+def test_the_files_are_up_to_date(name: str, text: str) -> None:
+    path = ROOT / "triage" / f"{name}.schema.json"
+    assert path.read_text(encoding="utf-8") == text, f"python -m triage.{name}_schema > triage/{name}.schema.json"
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=[f"{p.parent.name}/{p.name}" for p in FOLDERS])
 def test_answers_meet_it(folder: Path, made: Make) -> None:
-    check(json.loads(json.dumps(answer_in(made(folder)))))
+    report = json.loads(json.dumps(made(folder)))
+    check(answer_in(report))
+    report_schema.check(report)
 
 
 def test_an_empty_folder_meets_it(made: Make, tmp_path: Path) -> None:
-    check(answer_in(made(tmp_path)))
+    report = made(tmp_path)
+    check(answer_in(report))
+    report_schema.check(report)
 
 
 def test_it_is_strict(made: Make) -> None:
@@ -47,9 +52,11 @@ def test_it_is_strict(made: Make) -> None:
     for key, value in wrong:
         with pytest.raises(ValidationError):
             check({**answer, key: value})
+    with pytest.raises(ValidationError):
+        report_schema.check(answer)
 
 
 def test_no_object_of_the_schema_is_open() -> None:
-    schema = json.loads(json_schema())
-    objects = [schema, *schema["$defs"].values()]
+    schemas = [json.loads(text) for text in (json_schema(), report_schema.json_schema())]
+    objects = [part for schema in schemas for part in (schema, *schema["$defs"].values())]
     assert [o["title"] for o in objects if o.get("type") == "object" and o.get("additionalProperties") is not False] == []
