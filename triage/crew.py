@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from importlib import import_module
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 # local[4] | slurm | tcp://10.0.0.1:8786
 _PLACE = re.compile(r"(local|slurm)(?:\[(\d{1,5})\])?|((?:tcp|tls|ucx|ws|wss)://\S{1,500})")
-EXTRA = "--dask needs distributed and dask-jobqueue; install the extra: pip install 'gpu-triage[dask]'"
+NEEDED = {"local": ("distributed", "fsspec", "cryptography"), "slurm": ("distributed", "fsspec", "cryptography", "dask_jobqueue")}
 SLURM_JOBS, SLURM_MEMORY = 4, "2GiB"
 LOOK, CONNECT, LONELY = 1.0, 15, 120.0
 """Seconds: between two looks at what is late; until a scheduler must answer; without any worker at an address."""
@@ -59,10 +60,11 @@ def place_of(text: str) -> Place:
     found = _PLACE.fullmatch(text)
     if not found or found[2] == "0":
         raise Fault(f"--dask {text}: give local[N], slurm[N] or the address of a scheduler such as tcp://head:8786")
-    try:
-        import distributed  # noqa: F401
-    except ImportError as error:
-        raise Fault(EXTRA) from error
+    for name in NEEDED.get(found[1], ("distributed", "fsspec")):
+        try:
+            import_module(name)
+        except ImportError as error:
+            raise Fault(f"--dask needs {name}, which is not installed; install the extra: pip install 'gpu-triage[dask]'") from error
     if found[3]:
         return Place("address", address=found[3])
     default = SLURM_JOBS if found[1] == "slurm" else os.cpu_count() or 1
@@ -118,11 +120,7 @@ def _cluster(place: Place, spool: str, open_: ExitStack) -> Any:
 def _slurm(place: Place, spool: str) -> Any:
     """One worker a job; a job that ends early is queued again."""
     import dask
-
-    try:
-        from dask_jobqueue import SLURMCluster
-    except ImportError as error:
-        raise Fault(EXTRA) from error
+    from dask_jobqueue import SLURMCluster
     from distributed.security import Security
 
     stated = dask.config.get("jobqueue.slurm", {})

@@ -37,10 +37,14 @@ def test_no_places(text: str) -> None:
     assert "\n" not in str(raised.value)
 
 
-def test_without_the_extra_it_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(Fault, match=r"pip install 'gpu-triage\[dask\]'"):
-        place_of("local[2]")
+@pytest.mark.parametrize(
+    ("place", "module"),
+    [("local[2]", "distributed"), ("local[2]", "cryptography"), ("slurm", "dask_jobqueue"), ("tcp://head:8786", "fsspec")],
+)
+def test_without_the_extra_it_is_one_line(place: str, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(Fault, match=rf"needs {module}, which is not installed; .*pip install 'gpu-triage\[dask\]'"):
+        place_of(place)
 
 
 @pytest.mark.parametrize(

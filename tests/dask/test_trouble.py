@@ -113,7 +113,7 @@ def slow(order: Order, task: Task) -> Done:
 @pytest.fixture
 def by_value() -> Iterator[None]:
     """Functions of this module travel whole: workers cannot import it."""
-    import cloudpickle  # type: ignore[import-untyped]
+    import cloudpickle
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     yield
