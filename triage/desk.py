@@ -329,7 +329,7 @@ def spare_hosts(setup: Setup, job_nodes: int | None, job: str | None) -> dict[st
         covered = db.store.frame("coverage")
         lemon_hosts = db.store.rows("lemons")
     history.lemons = {r["host"] for r in lemon_hosts}
-    ran = (frames[name] for name in ("jobs", "job_hosts", "host_states", "bursts"))
+    ran = (frames[name] for name in ("jobs", "job_hosts", "host_states", "bursts", "incidents"))
     rate = figures.steady(figures.rates(*ran, coverage=covered, now=when))
     hosts = job_nodes or max(1, len(history.hosts()))
     gang = max((len(a.hosts) for a in history.attempts), default=None)
