@@ -8,7 +8,7 @@ from datetime import datetime
 
 import polars as pl
 
-from triage import exposure, job_failure, productive, retry
+from triage import aging, blame, exposure, job_failure, productive, retry
 from triage.exposure import Burn
 from triage.job_failure import Windows
 from triage.propagation import propagation
@@ -58,6 +58,9 @@ def stats(
     found = job_failure.rates(labels, job_hosts, new, since, now, params.windows)
     trained = productive.digest(events, lately)
     rows = productive.attempts(lately, trained.sums, now)
+    # burn-in counts here: its rows stand apart
+    records = blame.Records(jobs, job_hosts, host_states, hosts, incidents, findings, bursts)
+    episodes = blame.episodes(blame.charges(records, blame.Blame(), Burn(days=0)), blame.Blame())
     story = incidents.filter((pl.col("start") >= since) & (pl.col("start") <= now))
     return {
         "exposure": exposure.fleet(table, logged, since, now),
@@ -72,6 +75,9 @@ def stats(
         "phases": productive.phases(rows),
         "retries": retry.chains(lately, incidents),
         "preemption": retry.preemption_cost(labels, job_hosts),
+        "bathtub": aging.bathtub(episodes, job_hosts, host_states, since, now, params.burn),
+        "intervals": aging.shrink(episodes),
+        "redundancy": aging.redundancy(seen),
     }
 
 
