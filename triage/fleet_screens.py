@@ -23,7 +23,7 @@ def lemons_screen(data: Mapping[str, Any]) -> str:
     lemons = [h for h in hosts if h["lemon"]]
     count = "no lemon" if not lemons else "1 lemon" if len(lemons) == 1 else f"{len(lemons)} lemons"
     lines = [f"{count} among {len(hosts):,} hosts, {window['since'][:10]} to {window['until'][:10]} ({window['days']:.0f} days)"]
-    telling = [h for h in hosts if h["lemon"] or h["strikes"] or (h["rate"] or 0) > 0]
+    telling = [h for h in hosts if h["lemon"] or h["strikes"] or h["why"]]
     if not telling:
         return "\n".join([*lines, "no host broke a job in this window"])
     shown = telling[: max(5, height() - FIXED - (DETAILS if lemons else 0))]
