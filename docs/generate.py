@@ -34,7 +34,7 @@ from triage import cli, drills_fleet, fleet_screens, lemon, recurrence, rule_tab
 from triage.rulebook import Rulebook, load  # noqa: E402
 from triage.schema import RAW, TABLES  # noqa: E402
 
-COLUMNS, WIDE_COLUMNS = 110, 150
+COLUMNS, WIDE_COLUMNS, LINES = 110, 150, 24
 SHOWN_RECORDS = 4
 LONGEST_LINE = 220
 SAMPLES = ROOT / "samples"
@@ -328,17 +328,19 @@ def fleet_lemons() -> str:
 
 
 @contextlib.contextmanager
-def _wide(columns: int) -> Iterator[None]:
-    """A screen of fixed width."""
-    before = os.environ.get("COLUMNS")
-    os.environ["COLUMNS"] = str(columns)
+def _wide(columns: int, lines: int = LINES) -> Iterator[None]:
+    """A screen of fixed size."""
+    wanted = {"COLUMNS": str(columns), "LINES": str(lines)}
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
     try:
         yield
     finally:
-        if before is None:
-            del os.environ["COLUMNS"]
-        else:
-            os.environ["COLUMNS"] = before
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 @contextlib.contextmanager

@@ -465,6 +465,10 @@ def checkpoint(
     save: Annotated[str | None, typer.Option("--save", help="Time for which a save blocks training.", show_default=False)] = None,
     durable: Annotated[str | None, typer.Option("--durable", help="Time until a save is durable.", show_default=False)] = None,
     restart: Annotated[str | None, typer.Option("--restart", help="Time that a restart costs.", show_default=False)] = None,
+    size: Annotated[
+        float | None,
+        typer.Option("--size", min=0.001, help="GB of one checkpoint, for the bandwidth that it asks for.", show_default=False),
+    ] = None,
     db: Db = None,
     rules: Rules = None,
     form: Form = Format.TEXT,
@@ -472,7 +476,8 @@ def checkpoint(
     """Checkpoint interval and waste by Young, Daly, FlashRecovery and Meta."""
     from triage import fleet_desk, fleet_screens
 
-    data = _checked(lambda: fleet_desk.checkpoint(_setup(db, rules), _seconds(mtbf), _seconds(save), _seconds(durable), _seconds(restart)))
+    times = [_seconds(text) for text in (mtbf, save, durable, restart)]
+    data = _checked(lambda: fleet_desk.checkpoint(_setup(db, rules), times[0], times[1], times[2], times[3], size))
     _emit(data, form, lambda: fleet_screens.checkpoint_screen(data))
 
 

@@ -355,18 +355,23 @@ def spare_hosts(setup: Setup, job_nodes: int | None, job: str | None) -> dict[st
         covered = db.store.frame("coverage")
         lemon_hosts = db.store.rows("lemons")
     history.lemons = {r["host"] for r in lemon_hosts}
-    ran = (frames[name] for name in ("jobs", "job_hosts", "host_states", "bursts"))
+    ran = (frames[name] for name in ("jobs", "job_hosts", "host_states", "bursts", "incidents"))
     rate = figures.steady(figures.rates(*ran, coverage=covered, now=when))
     hosts = job_nodes or max(1, len(history.hosts()))
     gang = max((len(a.hosts) for a in history.attempts), default=None)
     needed = overprovision.needed(overprovision.Need(hosts, rate), gang) if rate else []
     near = next((a.hosts for a in reversed(history.attempts) if job is None or a.job_id == job), [])
-    found = spares.candidates(history, history.now, (), near)
+    found = spares.candidates(history, history.now, (), near, len(history.states) + len(history.in_use()))
+    out = _held(history)
+    known = max(1, len(history.hosts()))
+    limit = db.book.threshold("breaker_share")
+    standing = {"hosts": known, "usable": len(found), "out": len(out), "share_out": len(out) / known, "breaker": len(out) / known >= limit}
     return {
         "schema": 1,
         "needed": needed,
-        "candidates": [{"host": s.host, "why": s.why} for s in found],
-        "avoid": [{"host": r["host"], "why": "; ".join(r["why"] or ["lemon"])} for r in lemon_hosts] + _held(history),
+        "candidates": [{"host": s.host, "why": s.why} for s in found[: spares.MOST]],
+        "avoid": [{"host": r["host"], "why": "; ".join(r["why"] or ["lemon"])} for r in lemon_hosts] + out,
+        "standing": standing,
         "note": None if rate else "no host failure under a job in the data: no rate to plan from; state one with --hosts N --rate F",
     }
 

@@ -11,6 +11,9 @@ from datetime import datetime, timedelta
 import polars as pl
 
 DAY_US = 86_400_000_000
+TWIN = timedelta(minutes=2)
+"""Two records of one outage are stamped this close: the controller's log and the accounting."""
+FOREVER = pl.lit(datetime(9999, 1, 1), pl.Datetime("us"))  # noqa: DTZ001
 # "DOWN*", "drained", "failing"
 OUT_OF_SERVICE = r"(?i)^(?:down|drain|fail)"
 
@@ -89,18 +92,42 @@ def gpu_hours(jobs: pl.DataFrame, job_hosts: pl.DataFrame, hosts: pl.DataFrame, 
 
 
 def outages(host_states: pl.DataFrame, job_hosts: pl.DataFrame) -> pl.DataFrame:
-    """host, state, start, end: when a host was down, drained or failing.
+    """host, state, start, end: when a host was down, drained or failing; what several records tell of one outage is one row.
 
-    An interval without an end lasts until the next state of the host or the next job that starts on it; null where neither follows.
+    A record without an end yields to one of the same moment that has an end; else it lasts until the next state of the host that is no
+    outage, or the next job that starts on it; null where neither follows.
     """
-    bad = host_states.filter(pl.col("state").str.contains(OUT_OF_SERVICE) & pl.col("start").is_not_null()).select(
-        "host", "state", "start", "end"
+    known = host_states.filter(pl.col("start").is_not_null())
+    out = pl.col("state").str.contains(OUT_OF_SERVICE)
+    bad = known.filter(out).select("host", "state", "start", "end").unique()
+    signs = pl.concat([known.filter(~out).select("host", next="start"), job_hosts.select("host", next="start")]).drop_nulls().sort("next")
+    after = (
+        _without_twins(bad)
+        .sort("start")
+        .join_asof(
+            signs, left_on="start", right_on="next", by="host", strategy="forward", allow_exact_matches=False, check_sortedness=False
+        )
     )
-    signs = pl.concat([host_states.select("host", next="start"), job_hosts.select("host", next="start")]).drop_nulls().sort("next")
-    after = bad.sort("start").join_asof(
-        signs, left_on="start", right_on="next", by="host", strategy="forward", allow_exact_matches=False, check_sortedness=False
-    )
-    return after.select("host", "state", "start", end=pl.coalesce("end", "next")).sort("host", "start")
+    return _united(after.select("host", "state", "start", end=pl.coalesce("end", "next")))
+
+
+def _without_twins(bad: pl.DataFrame) -> pl.DataFrame:
+    """Without open records beside which a closed one of the host began."""
+    closed = bad.drop_nulls("end").select("host", twin="start")
+    pairs = bad.filter(pl.col("end").is_null()).join(closed, on="host")
+    near = pairs.filter((pl.col("start") - pl.col("twin")).abs() <= TWIN).select("host", "state", "start", twinned=pl.lit(True)).unique()
+    marked = bad.join(near, on=["host", "state", "start"], how="left")
+    return marked.filter(pl.col("end").is_not_null() | pl.col("twinned").is_null()).drop("twinned")
+
+
+def _united(rows: pl.DataFrame) -> pl.DataFrame:
+    """Overlapping intervals of a host as one, with the state of the first; an open end stays open."""
+    ordered = rows.with_columns(until=pl.col("end").fill_null(FOREVER)).sort("host", "start", "until")
+    reached = pl.col("until").cum_max().shift().over("host")
+    fresh = (reached.is_null() | (pl.col("start") > reached)).cast(pl.Int64)
+    grouped = ordered.with_columns(number=fresh.cum_sum()).group_by("number", maintain_order=True)
+    whole = grouped.agg(pl.col("host", "state", "start").first(), until=pl.col("until").max())
+    return whole.select("host", "state", "start", end=pl.when(pl.col("until") < FOREVER).then("until"))
 
 
 def by_host(

@@ -23,7 +23,7 @@ def lemons_screen(data: Mapping[str, Any]) -> str:
     lemons = [h for h in hosts if h["lemon"]]
     count = "no lemon" if not lemons else "1 lemon" if len(lemons) == 1 else f"{len(lemons)} lemons"
     lines = [f"{count} among {len(hosts):,} hosts, {window['since'][:10]} to {window['until'][:10]} ({window['days']:.0f} days)"]
-    telling = [h for h in hosts if h["lemon"] or h["strikes"] or (h["rate"] or 0) > 0]
+    telling = [h for h in hosts if h["lemon"] or h["strikes"] or h["why"]]
     if not telling:
         return "\n".join([*lines, "no host broke a job in this window"])
     shown = telling[: max(5, height() - FIXED - (DETAILS if lemons else 0))]
@@ -106,6 +106,7 @@ _STATS: dict[str, dict[str, str]] = {
         "mtbe_system_h": "MTBE system h",
         "mtbe_host_h": "MTBE host h",
     },
+    "bathtub": {"age": "age of hosts", "failures": "failures", "host_days": "host-days", "per_1000_host_days": "per 1,000 host-days"},
     "rates": {
         "what": "rate",
         "failures": "failures",
@@ -171,8 +172,22 @@ def spares_screen(data: Mapping[str, Any]) -> str:
         lines += ["", "Could stand in:"] + [f"  {safe(c['host'])}: {safe(c['why'])}" for c in data["candidates"]] or []
         if not data["candidates"]:
             lines.append("  none: no source says that a host is idle and healthy (sinfo -N, scontrol show node)")
-        lines += ["Avoid:"] + [f"  {safe(a['host'])}: {safe(a['why'])}" for a in data["avoid"][:SHOWN]] if data["avoid"] else []
+        lines += (
+            ["Avoid:"] + [cut(f"  {safe(a['host'])}: {safe(a['why'])}", width()) for a in data["avoid"][:SHOWN]] if data["avoid"] else []
+        )
+        lines += _standing(data["standing"])
     return "\n".join(lines)
+
+
+def _standing(standing: Mapping[str, Any]) -> list[str]:
+    """What there is, and a word where so much is out that something else must be wrong."""
+    lines = [
+        "",
+        f"{standing['usable']} of {standing['hosts']} hosts could stand in: idle, healthy, not set aside; {standing['out']} are out.",
+    ]
+    if standing["breaker"]:
+        lines.append(f"Stop: {standing['share_out']:.0%} of the hosts are out. Look for a cause that they share before you take more away.")
+    return lines
 
 
 def checkpoint_screen(data: Mapping[str, Any]) -> str:
@@ -184,8 +199,25 @@ def checkpoint_screen(data: Mapping[str, Any]) -> str:
         for name, value in inputs.items()
         if isinstance(value, int | float)
     ]
-    rows = [{"method": r["method"], "interval": span(r["interval_s"]), "waste": f"{r['waste']:.2%}"} for r in data["rows"]]
-    lines += [table(rows, {"method": "method", "interval": "every", "waste": "waste"})]
+    rows = [
+        {
+            "method": r["method"],
+            "interval": span(r["interval_s"]),
+            "waste": f"{r['waste']:.2%}",
+            "lost": span(r["expected_loss_s"]),
+            "worst": span(r["worst_loss_s"]),
+            "most": r["dominates"],
+        }
+        for r in data["rows"]
+    ]
+    heads = {"method": "method", "interval": "every", "waste": "waste", "lost": "a failure undoes", "worst": "at worst", "most": "mostly"}
+    lines += [table(rows, heads)]
+    if data.get("bandwidth"):
+        need = data["bandwidth"]
+        later = f", {need['durable_gb_s']:.3g} GB/s until it is durable" if need["durable_gb_s"] else ""
+        lines.append(f"A save needs {need['blocking_gb_s']:.3g} GB/s while training stands{later}.")
+    if data.get("warning"):
+        lines.append(f"Careful: {data['warning']}.")
     if data.get("interval_in_use_s"):
         lines.append(f"In use: every {span(data['interval_in_use_s'])}")
     return "\n".join(lines)

@@ -62,11 +62,14 @@ def _within(before_s: float, after_s: float) -> pl.Expr:
     return (pl.col("last") >= low) & (pl.col("first") <= high)
 
 
-def labelled(jobs: pl.DataFrame, met: pl.DataFrame, bursts: pl.DataFrame, windows: Windows) -> pl.DataFrame:
+def labelled(
+    jobs: pl.DataFrame, met: pl.DataFrame, bursts: pl.DataFrame, windows: Windows, acts: pl.DataFrame | None = None
+) -> pl.DataFrame:
     """jobs with `infra` and `codes` (every critical code of the window), after Meta's label.
 
     infra: NODE_FAIL, or FAILED with a critical check on one of its hosts in the window; a critical check is a code with the role root
-    that programs do not raise, of the GPU, host, network or storage. NODE_FAIL without any stays `unattributed`.
+    that programs do not raise, of the GPU, host, network or storage. NODE_FAIL without any stays `unattributed`. `acts` (job_id, attempt)
+    were ended by an operator or by policy, whatever their state says.
     """
     hard = bursts.filter(
         (pl.col("role") == "root")
@@ -78,10 +81,11 @@ def labelled(jobs: pl.DataFrame, met: pl.DataFrame, bursts: pl.DataFrame, window
     codes = critical.group_by(KEY).agg(codes=pl.col("code").unique().sort())
     state = pl.col("state").fill_null("").str.split(" ").list.first()
     checked = pl.col("codes").list.len().fill_null(0) > 0
-    return jobs.join(codes, on=KEY, how="left").with_columns(
-        infra=(state == "NODE_FAIL") | (state.is_in(["FAILED", "REQUEUED"]) & checked),
-        unattributed=(state == "NODE_FAIL") & ~checked,
-    )
+    broke = (state == "NODE_FAIL") | (state.is_in(["FAILED", "REQUEUED"]) & checked)
+    meant = (acts if acts is not None else jobs.clear()).select(KEY).unique().with_columns(meant=pl.lit(True))
+    marked = jobs.join(codes, on=KEY, how="left").join(meant, on=KEY, how="left").with_columns(pl.col("meant").fill_null(False))
+    labels = marked.with_columns(infra=broke & ~pl.col("meant"), unattributed=(state == "NODE_FAIL") & ~checked & ~pl.col("meant"))
+    return labels.drop("meant")
 
 
 def by_code(jobs: pl.DataFrame, met: pl.DataFrame, bursts: pl.DataFrame, windows: Windows) -> list[dict[str, object]]:

@@ -98,8 +98,3 @@ def needed(need: Need, gang: int | None = None) -> list[dict[str, object]]:
 def spare_share(spares: float, gang: int) -> float:
     """Spares over the hosts of the largest gang job. Source: 504-GPU report (arXiv 2605.09370), 3/60."""
     return spares / gang
-
-
-def usable_spares(healthy: int, allocated: int, isolated: int) -> int:
-    """Healthy hosts that are neither allocated nor set aside by an operator."""
-    return max(0, healthy - allocated - isolated)

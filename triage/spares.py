@@ -26,8 +26,11 @@ class Spare:
     why: str
 
 
-def candidates(history: History, ts: int | None, leave_out: Iterable[str], near: Sequence[str]) -> list[Spare]:
-    """Hosts that are idle and healthy at `ts` by what the sources say: nearest to `near`, then least broken, then longest clean first."""
+def candidates(history: History, ts: int | None, leave_out: Iterable[str], near: Sequence[str], most: int = MOST) -> list[Spare]:
+    """At most so many hosts that are idle and healthy at `ts` by what the sources say.
+
+    Nearest to `near` first, then least broken, then longest clean.
+    """
     if ts is None:
         return []
     barred = set(leave_out) | history.lemons
@@ -42,7 +45,7 @@ def candidates(history: History, ts: int | None, leave_out: Iterable[str], near:
         level = NEARNESS[place] if place < len(NEARNESS) else None
         order = (place, history.breakages.days_of(host, ts), -(clean or 0), host)
         found.append((order, Spare(host, _why(history, host, level, clean, told))))
-    return [spare for _, spare in sorted(found, key=lambda item: item[0])[:MOST]]
+    return [spare for _, spare in sorted(found, key=lambda item: item[0])[:most]]
 
 
 def _fit(history: History, host: str, ts: int) -> str | None:

@@ -75,6 +75,8 @@ QUERIES: dict[str, str] = {
         FROM findings f JOIN incidents i USING (incident_id)
         WHERE f.role IN ('culprit', 'suspect') AND f.host IS NOT NULL
             AND i.start IS NOT NULL AND i.kind <> 'shared' AND i.class <> 'T23'""",
+    "failure_times": """SELECT start FROM incidents
+        WHERE job_id IS NOT NULL AND start IS NOT NULL AND list_contains($classes, class) ORDER BY start""",
     "job_failures": "SELECT count(*) AS n FROM incidents WHERE job_id IS NOT NULL AND list_contains($classes, class)",
     "run_seconds": """SELECT sum(epoch(coalesce("end", (SELECT max(last_ts) FROM sources)) - start)) AS s FROM jobs
         WHERE start IS NOT NULL""",

@@ -8,7 +8,7 @@ from datetime import datetime
 
 import polars as pl
 
-from triage import exposure, job_failure, productive, retry
+from triage import aging, blame, exposure, job_failure, productive, retry
 from triage.exposure import Burn
 from triage.job_failure import Windows
 from triage.propagation import propagation
@@ -53,11 +53,14 @@ def stats(
     seen = bursts.filter((pl.col("first") >= since) & (pl.col("first") <= now))
     lately = jobs.filter(pl.col("end").is_null() | (pl.col("end") > since))
     met = job_failure.meetings(job_hosts, lately, seen)
-    labels = job_failure.labelled(lately, met, bursts, params.windows)
+    labels = job_failure.labelled(lately, met, bursts, params.windows, acted(incidents))
     new = exposure.burn_in(exposure.first_seen(job_hosts, host_states, coverage), params.burn)
     found = job_failure.rates(labels, job_hosts, new, since, now, params.windows)
     trained = productive.digest(events, lately)
     rows = productive.attempts(lately, trained.sums, now)
+    # burn-in counts here: its rows stand apart
+    records = blame.Records(jobs, job_hosts, host_states, hosts, incidents, findings, bursts)
+    episodes = blame.episodes(blame.charges(records, blame.Blame(), Burn(days=0)), blame.Blame())
     story = incidents.filter((pl.col("start") >= since) & (pl.col("start") <= now))
     return {
         "exposure": exposure.fleet(table, logged, since, now),
@@ -72,6 +75,9 @@ def stats(
         "phases": productive.phases(rows),
         "retries": retry.chains(lately, incidents),
         "preemption": retry.preemption_cost(labels, job_hosts),
+        "bathtub": aging.bathtub(episodes, job_hosts, host_states, since, now, params.burn),
+        "intervals": aging.shrink(episodes),
+        "redundancy": aging.redundancy(seen),
     }
 
 
@@ -80,6 +86,7 @@ def rates(
     job_hosts: pl.DataFrame,
     host_states: pl.DataFrame,
     bursts: pl.DataFrame,
+    incidents: pl.DataFrame,
     *,
     coverage: pl.DataFrame,
     now: datetime,
@@ -88,9 +95,14 @@ def rates(
     """The `rates` of `stats` alone."""
     params = params or Params()
     since = params.since or first_stamp(jobs, bursts, coverage, now)
-    labels = job_failure.labelled(jobs, job_failure.meetings(job_hosts, jobs, bursts), bursts, params.windows)
+    labels = job_failure.labelled(jobs, job_failure.meetings(job_hosts, jobs, bursts), bursts, params.windows, acted(incidents))
     new = exposure.burn_in(exposure.first_seen(job_hosts, host_states, coverage), params.burn)
     return job_failure.rates(labels, job_hosts, new, since, now, params.windows)
+
+
+def acted(incidents: pl.DataFrame) -> pl.DataFrame:
+    """job_id, attempt of incidents that were an operator's or the scheduler's act (T23)."""
+    return incidents.filter((pl.col("class") == "T23") & pl.col("job_id").is_not_null()).select("job_id", "attempt")
 
 
 def first_stamp(jobs: pl.DataFrame, bursts: pl.DataFrame, coverage: pl.DataFrame, now: datetime) -> datetime:
@@ -169,7 +181,10 @@ def by_class(incidents: pl.DataFrame, findings: pl.DataFrame, outages: pl.DataFr
         (pl.col("from") >= pl.col("start") - pl.duration(minutes=10))
         & (pl.col("from") <= pl.coalesce("end", "start") + pl.duration(hours=1))
     )
-    hours = out.unique(["class", "host", "from"]).group_by("class").agg(host_hours_out=pl.col("hours").sum())
+    # an outage belongs to the incident of its host that began nearest to it
+    apart = (pl.col("from") - pl.col("start")).abs()
+    own = out.sort(apart, "incident_id").unique(["host", "from"], keep="first", maintain_order=True)
+    hours = own.group_by("class").agg(host_hours_out=pl.col("hours").sum())
     faults = guilty.group_by("class").agg(
         hosts=pl.col("host").n_unique(), culprits=pl.col("host").filter(pl.col("role") == "culprit").n_unique()
     )

@@ -77,3 +77,17 @@ def test_an_open_outage_ends_with_the_next_job_or_state() -> None:
     ]
     ends = {(h, e) for h, _, _, e in exposure.outages(frame("host_states", rows), JOB_HOSTS).iter_rows()}
     assert ends == {("b", at(5)), ("a", at(4.5)), ("c", None)}
+
+
+def test_what_several_records_tell_of_one_outage_is_one() -> None:
+    second = 1 / 86_400
+    rows: list[dict[str, object]] = [
+        {"host": "x", "state": "down", "start": at(1), "end": at(1 + 20 * second), "basis": "sacctmgr"},
+        {"host": "x", "state": "down", "start": at(1), "end": at(1 + 20 * second), "basis": "sacctmgr"},
+        {"host": "x", "state": "down", "start": at(1 + second), "basis": "slurmctld"},
+        {"host": "x", "state": "down", "start": at(2), "basis": "slurmctld"},
+        {"host": "x", "state": "drain", "start": at(2 + second), "basis": "scontrol"},
+        {"host": "x", "state": "drain", "start": at(2 + 13 * second), "basis": "sacctmgr"},
+    ]
+    found = exposure.outages(frame("host_states", rows), JOB_HOSTS)
+    assert found.rows() == [("x", "down", at(1), at(1 + 20 * second)), ("x", "down", at(2), None)]

@@ -27,6 +27,7 @@ class Read:
     frames: dict[str, pl.DataFrame]
     spares: dict[str, list[str]]
     lemons: dict[str, Any]
+    standby: dict[str, Any]
 
     def flagged(self, at: datetime) -> set[str]:
         """Hosts that the ranking marks as lemons with what was known at a moment."""
@@ -48,7 +49,7 @@ def read(fleet: Fleet, folder: Path) -> Read:
     with Store(setup.path, write=False) as store:
         frames = {name: store.frame(name) for name in FRAMES}
         offered = store.frame("spares").sort("incident_id", "place").group_by("incident_id", maintain_order=True).agg("host")
-    return Read(fleet, frames, dict(offered.iter_rows()), desk.lemons(setup, None, None))
+    return Read(fleet, frames, dict(offered.iter_rows()), desk.lemons(setup, None, None), desk.spare_hosts(setup, None, None))
 
 
 def told(read: Read) -> pl.DataFrame:
@@ -152,6 +153,22 @@ def test_a_small_fleet_is_read_back(tmp_path: Path) -> None:
     assert marks.cost <= 0.05
     assert marks.wrong == 0
     assert marks.right >= 1
+
+
+def test_what_stands_by_now_is_idle_in_truth_and_places_are_told(tmp_path: Path) -> None:
+    fleet = drills_fleet.generate(3, SMALL)
+    found = read(fleet, tmp_path)
+    bad = away(fleet, fleet.now) | held(fleet, fleet.now) | {host["host"] for host in found.lemons["hosts"] if host["lemon"]}
+    named = [row["host"] for row in found.standby["candidates"]]
+    assert named
+    assert not set(named) & bad
+    standing = found.standby["standing"]
+    assert len(named) <= standing["usable"] <= standing["hosts"] - len(bad)
+    assert not standing["breaker"]
+    worst = found.lemons["hosts"][0]
+    assert worst["lemon"]
+    assert all(row["source"] and row["line"] for row in worst["broken"])
+    assert worst["signals"]["excl_jobid_count"] is not None
 
 
 @pytest.mark.slow
