@@ -133,17 +133,18 @@ def availability(mtbf_h: float, mttr_h: float) -> float:
 
 def poisson_interval(count: float, level: float = 0.9) -> tuple[float, float]:
     """Exact (Garwood, 1936) interval of a Poisson mean for a count; fractional counts are allowed."""
-    from scipy.stats import chi2
+    # scipy.stats has the same under other names and takes a second to load
+    from scipy.special import gammaincinv
 
     tail = (1.0 - level) / 2.0
-    low = float(chi2.ppf(tail, 2.0 * count)) / 2.0 if count > 0 else 0.0
-    return low, float(chi2.ppf(1.0 - tail, 2.0 * count + 2.0)) / 2.0
+    low = float(gammaincinv(count, tail)) if count > 0 else 0.0
+    return low, float(gammaincinv(count + 1.0, 1.0 - tail))
 
 
 def share_interval(hits: int, trials: int, level: float = 0.9) -> tuple[float, float]:
     """Exact (Clopper-Pearson, 1934) interval of a share."""
-    from scipy.stats import beta
+    from scipy.special import betaincinv
 
     tail = (1.0 - level) / 2.0
-    low = float(beta.ppf(tail, hits, trials - hits + 1)) if hits > 0 else 0.0
-    return low, float(beta.ppf(1.0 - tail, hits + 1, trials - hits)) if hits < trials else 1.0
+    low = float(betaincinv(hits, trials - hits + 1, tail)) if hits > 0 else 0.0
+    return low, float(betaincinv(hits + 1, trials - hits, 1.0 - tail)) if hits < trials else 1.0
