@@ -64,12 +64,17 @@ Form = Annotated[Format, typer.Option("--format", help="text or json.")]
 Job = Annotated[str | None, typer.Option("--job", help="Job id.", show_default=False)]
 At = Annotated[str | None, typer.Option("--at", help="The incident at this time: 2026-11-30T13:22:03Z.", show_default=False)]
 Window = Annotated[str | None, typer.Option("--window", help="90s, 15m, 8h, 28d.", show_default=False)]
+Redact = Annotated[bool, typer.Option("--redact", help="Show pseudonyms for users, addresses, serials, UUIDs, keys and tokens.")]
+RedactHosts = Annotated[bool, typer.Option("--redact-hosts", help="As --redact, and for hosts and names of jobs too.")]
 
 
-def _setup(db: str | None = None, rules: str | None = None, zone: str | None = None) -> Setup:
+def _setup(
+    db: str | None = None, rules: str | None = None, zone: str | None = None, redact: bool = False, redact_hosts: bool = False
+) -> Setup:
     from triage.desk import Setup
+    from triage.redaction import wished
 
-    return Setup(db, rules, zone)
+    return Setup(db, rules, zone, wished(redact, redact_hosts))
 
 
 def _seconds(text: str | None) -> float | None:
@@ -126,6 +131,8 @@ def now(
     db: Db = None,
     rules: Rules = None,
     tz: Zone = None,
+    redact: Redact = False,
+    redact_hosts: RedactHosts = False,
     form: Annotated[PageFormat, typer.Option("--format", help="text, json, md, html, slack or ticket.")] = PageFormat.TEXT,
     explain: Annotated[
         bool, typer.Option("--explain", help="Show the decision rows that were tried, with the values that they saw.")
@@ -141,7 +148,14 @@ def now(
 
     with _progress() as progress:
         answer = desk.now(
-            _setup(db, rules, tz), paths, job, at, _seconds(window), progress, form not in (PageFormat.TEXT, PageFormat.JSON), deep
+            _setup(db, rules, tz, redact=redact, redact_hosts=redact_hosts),
+            paths,
+            job,
+            at,
+            _seconds(window),
+            progress,
+            form not in (PageFormat.TEXT, PageFormat.JSON),
+            deep,
         )
     _show(answer, form, explain)
     if fail_on is not None and _reached(answer, fail_on):
@@ -158,14 +172,15 @@ def _show(answer: Answer, form: PageFormat, explain: bool) -> None:
             if decision and explain
             else None
         )
-        _print_json(answer.data | ({"explain": {"tried": tried, "features": decision.finding.features}} if decision and explain else {}))
+        extra = {"explain": {"tried": tried, "features": decision.finding.features}} if decision and explain else {}
+        _print_json(answer.shown | answer.mask.value(extra))
         return
     if form is PageFormat.TEXT:
         typer.echo(_screen(answer))
     else:
         typer.echo(_page(answer, form))
     if explain and decision is not None:
-        typer.echo("\n" + tried_screen(decision.tried, decision.finding.features))
+        typer.echo("\n" + answer.mask.text(tried_screen(decision.tried, decision.finding.features)))
 
 
 def _screen(answer: Answer) -> str:
@@ -177,21 +192,21 @@ def _screen(answer: Answer) -> str:
         from triage.answers import fill_of, filled
 
         values = fill_of(answer.decision, answer.analysis.history) | {"reason": answer.decision.rule.reason}
-        sentence = filled(answer.book.action(answer.decision.action).sentence, values, quote=False)
-    skipped = answer.ingested.skipped if answer.ingested else []
+        sentence = answer.mask.text(filled(answer.book.action(answer.decision.action).sentence, values, quote=False))
+    skipped = [(answer.mask.text(p), answer.mask.text(r)) for p, r in (answer.ingested.skipped if answer.ingested else [])]
     notes = [f"Skipped {len(skipped)} file(s): " + "; ".join(f"{p}: {r}" for p, r in skipped[:3])] if skipped else []
     if answer.data["rejects"]:
         notes.append(
             f"{answer.data['rejects']} line(s) carry a needle and were not understood: "
             "triage ingest PATH --db F, then triage sql 'select * from rejects'"
         )
-    return "\n".join([now_screen(answer.data, titles, sentence), *notes])
+    return "\n".join([now_screen(answer.shown, titles, sentence), *notes])
 
 
 def _page(answer: Answer, form: PageFormat) -> str:
     from triage import reports
 
-    return reports.render(reports.report_of(answer.analysis, answer.decision, answer.book, answer.data, answer.read), form.value)
+    return reports.render(answer.report(), form.value)
 
 
 def _reached(answer: Answer, level: FailOn) -> bool:
@@ -205,12 +220,20 @@ def _reached(answer: Answer, level: FailOn) -> bool:
 
 
 @app.command()
-def ingest(paths: Paths, db: Db = None, rules: Rules = None, tz: Zone = None, form: Form = Format.TEXT) -> None:
+def ingest(
+    paths: Paths,
+    db: Db = None,
+    rules: Rules = None,
+    tz: Zone = None,
+    redact: Redact = False,
+    redact_hosts: RedactHosts = False,
+    form: Form = Format.TEXT,
+) -> None:
     """Read logs into a database; the same files twice change nothing."""
     from triage import desk
 
     with _progress() as progress:
-        data = desk.ingest(_setup(db, rules, tz), paths, progress)
+        data = desk.ingest(_setup(db, rules, tz, redact=redact, redact_hosts=redact_hosts), paths, progress)
     _emit(data, form, lambda: _ingest_screen(data))
 
 
@@ -247,11 +270,13 @@ def _ingest_screen(data: Mapping[str, Any]) -> str:
 
 
 @app.command()
-def incidents(db: Db = None, rules: Rules = None, form: Form = Format.TEXT) -> None:
+def incidents(
+    db: Db = None, rules: Rules = None, redact: Redact = False, redact_hosts: RedactHosts = False, form: Form = Format.TEXT
+) -> None:
     """Every incident of the database, newest first."""
     from triage import desk
 
-    data = desk.incidents(_setup(db, rules))
+    data = desk.incidents(_setup(db, rules, redact=redact, redact_hosts=redact_hosts))
     columns = {"id": "id", "when": "start", "class": "class", "action": "action", "confidence": "sure", "lost": "GPU-h", "summary": "what"}
     rows = [{**i, "when": (i["start"] or "-")[:19], "lost": f"{i['gpu_hours_lost'] or 0:.1f}"} for i in data["incidents"]]
     _emit(data, form, lambda: _table(rows, columns, "no incident"))
@@ -267,6 +292,8 @@ def report(
     at: At = None,
     db: Db = None,
     rules: Rules = None,
+    redact: Redact = False,
+    redact_hosts: RedactHosts = False,
     form: Annotated[PageFormat, typer.Option("--format", help="text, md, html, slack, ticket or json.")] = PageFormat.MD,
     out: Annotated[
         str | None, typer.Option("--out", help="File to write; what people wrote between its markers is kept.", show_default=False)
@@ -277,7 +304,7 @@ def report(
 
     if incident is None and not (last or job or at):
         raise Fault("name an incident, or --job ID, --at TIME or --last; see triage incidents")
-    _write_report(desk.report_answer(_setup(db, rules), incident, job, at), form, out)
+    _write_report(desk.report_answer(_setup(db, rules, redact=redact, redact_hosts=redact_hosts), incident, job, at), form, out)
 
 
 def _write_report(answer: Answer, form: PageFormat, out: str | None) -> None:
@@ -288,9 +315,8 @@ def _write_report(answer: Answer, form: PageFormat, out: str | None) -> None:
     if form is PageFormat.TEXT:
         typer.echo(_screen(answer))
         return
-    model = reports.report_of(answer.analysis, answer.decision, answer.book, answer.data, answer.read)
     old = Path(out).read_text(encoding="utf-8") if out and Path(out).exists() else ""
-    text = reports.render(model, form.value, old)
+    text = reports.render(answer.report(), form.value, old)
     if out is None:
         typer.echo(text)
         return
@@ -308,12 +334,14 @@ def bursts(
     limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many rows.")] = 1000,
     db: Db = None,
     rules: Rules = None,
+    redact: Redact = False,
+    redact_hosts: RedactHosts = False,
     form: Form = Format.TEXT,
 ) -> None:
     """Events of one host, device and code, folded where the quiet between them is short."""
     from triage import desk
 
-    data = desk.bursts(_setup(db, rules), host, code, limit)
+    data = desk.bursts(_setup(db, rules, redact=redact, redact_hosts=redact_hosts), host, code, limit)
     columns = {
         "when": "first",
         "host": "host",
@@ -336,21 +364,30 @@ def lemons(
     top: Annotated[int | None, typer.Option("--top", min=1, help="At most so many hosts.", show_default=False)] = None,
     db: Db = None,
     rules: Rules = None,
+    redact: Redact = False,
+    redact_hosts: RedactHosts = False,
     form: Form = Format.TEXT,
 ) -> None:
     """Hosts that keep breaking jobs, ranked for their exposure, with reasons."""
     from triage import desk, fleet_screens
 
-    data = desk.lemons(_setup(db, rules), _seconds(window), top)
+    data = desk.lemons(_setup(db, rules, redact=redact, redact_hosts=redact_hosts), _seconds(window), top)
     _emit(data, form, lambda: fleet_screens.lemons_screen(data))
 
 
 @app.command()
-def stats(window: Window = None, db: Db = None, rules: Rules = None, form: Form = Format.TEXT) -> None:
+def stats(
+    window: Window = None,
+    db: Db = None,
+    rules: Rules = None,
+    redact: Redact = False,
+    redact_hosts: RedactHosts = False,
+    form: Form = Format.TEXT,
+) -> None:
     """Exposure, errors by code, causes by class, rates with intervals, ETTR, availability."""
     from triage import desk, fleet_screens
 
-    data = desk.stats(_setup(db, rules), _seconds(window))
+    data = desk.stats(_setup(db, rules, redact=redact, redact_hosts=redact_hosts), _seconds(window))
     _emit(data, form, lambda: fleet_screens.stats_screen(data))
 
 
@@ -363,6 +400,8 @@ def spares(
     recovery: Annotated[str, typer.Option("--recovery", help="Stated: time until a failed host is back.")] = "132m",
     db: Db = None,
     rules: Rules = None,
+    redact: Redact = False,
+    redact_hosts: RedactHosts = False,
     form: Form = Format.TEXT,
 ) -> None:
     """How many spare hosts, by each method with its inputs, and which ones."""
@@ -375,7 +414,7 @@ def spares(
 
         data: dict[str, Any] = {"schema": 1, "needed": needed(_checked(lambda: Need(int(hosts), rate, _seconds(recovery) or 0)))}
     else:
-        data = desk.spare_hosts(_setup(db, rules), job_nodes, job)
+        data = desk.spare_hosts(_setup(db, rules, redact=redact, redact_hosts=redact_hosts), job_nodes, job)
     _emit(data, form, lambda: fleet_screens.spares_screen(data))
 
 
@@ -461,11 +500,18 @@ def explain(
 
 
 @app.command()
-def sql(query: Annotated[str, typer.Argument(help="One SELECT.")], db: Db = None, rules: Rules = None, form: Form = Format.TEXT) -> None:
+def sql(
+    query: Annotated[str, typer.Argument(help="One SELECT.")],
+    db: Db = None,
+    rules: Rules = None,
+    redact: Redact = False,
+    redact_hosts: RedactHosts = False,
+    form: Form = Format.TEXT,
+) -> None:
     """A read-only query of the database; no file, no extension, no setting is within reach."""
     from triage import desk
 
-    rows = desk.query(_setup(db, rules), query)
+    rows = desk.query(_setup(db, rules, redact=redact, redact_hosts=redact_hosts), query)
     _emit(rows, form, lambda: _table(rows, {k: k for k in rows[0]} if rows else {}, "no row"))
 
 
@@ -584,6 +630,8 @@ def watch(
     db: Db = None,
     rules: Rules = None,
     tz: Zone = None,
+    redact: Redact = False,
+    redact_hosts: RedactHosts = False,
     form: Form = Format.TEXT,
 ) -> None:
     """Follow logs as they grow, and say so when the verdict changes."""
@@ -595,7 +643,7 @@ def watch(
     notice = Notice(notify) if notify else None
     try:
         with signals() as stop, voiced(form.value, sys.stdout, _screen, notice is None) as voice:
-            Watch(_setup(db, rules, tz), order, voice, notice).run(stop)
+            Watch(_setup(db, rules, tz, redact=redact, redact_hosts=redact_hosts), order, voice, notice).run(stop)
     finally:
         if notice is not None:
             notice.close()
@@ -618,6 +666,8 @@ def collect(
     db: Db = None,
     rules: Rules = None,
     tz: Zone = None,
+    redact: Redact = False,
+    redact_hosts: RedactHosts = False,
     form: Form = Format.TEXT,
 ) -> None:
     """The read-only commands that bring what is missing; with --run a bundle of their output, triaged."""
@@ -627,7 +677,8 @@ def collect(
     span = [parse_time(text) if text else None for text in (low, high)]
     scope = collecting.scope_of(answer, job, hosts, span[0], span[1], namespace, kubernetes)
     request = collecting.Request(scope, runner, out, _seconds(limit) or 60.0, tuple(add or ()))
-    done = collecting.run(_setup(db, rules, tz), request) if run else collecting.plan(request)
+    setup = _setup(db, rules, tz, redact=redact, redact_hosts=redact_hosts)
+    done = collecting.run(setup, request) if run else collecting.plan(setup, request)
     _emit(done.data, form, lambda: "\n\n".join([collecting.screen(done.data), *([_screen(done.answer)] if done.answer else [])]))
 
 
@@ -643,13 +694,15 @@ def serve(
     ] = None,
     db: Db = None,
     rules: Rules = None,
+    redact: Redact = False,
+    redact_hosts: RedactHosts = False,
 ) -> None:
     """A local read-only page over a database: incidents, hosts, jobs, bursts, search."""
     from triage import desk
     from triage.serve import server
 
-    setup = _setup(db, rules)
-    server.run(setup.path, desk.rulebook(setup.rules), host, port, token_file, name or [])
+    setup = _setup(db, rules, redact=redact, redact_hosts=redact_hosts)
+    server.run(setup.path, desk.rulebook(setup.rules), host, port, token_file, name or [], setup.hide)
 
 
 def app_main() -> None:
