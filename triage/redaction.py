@@ -32,7 +32,7 @@ OURS = frozenset(
 # gpu-044.kern.log | alice_train | DOMAIN-alice
 _WORD = re.compile(r"[^\W_]{1,255}(?:[-_.][^\W_]{1,255}){0,40}")
 # gpu-[001-008,017].cluster.example
-_LIST = re.compile(r"[\w.-]{0,200}\[[\d,-]{1,2000}\][\w.-]{0,200}")
+_LIST = re.compile(r"(?<![\w.-])[\w.-]{0,200}\[[\d,-]{1,2000}\][\w.-]{0,200}")
 _DOMAIN = re.compile(r"(?:\.[A-Za-z0-9-]{1,63}){2,6}$")
 _FILE = re.compile(r"\.(?:log|txt|gz|zst|xz|bz2|out|err|json|csv|tar|tgz|\d{1,4})$")
 _MARK = re.compile(r"([-_.])")
