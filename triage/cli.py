@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 import time
@@ -17,9 +18,12 @@ from triage.faults import Fault
 T = TypeVar("T")
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from triage.desk import Answer, Setup
     from triage.rule_rows import Rule, Signature
 
+OUT_OF_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO}
 HELP = "Which host broke the job, and what to do: reads the logs that are there, runs nothing on a cluster."
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None, help=HELP)
 rules_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Check, list and explain the rules.")
@@ -320,11 +324,22 @@ def _write_report(answer: Answer, form: PageFormat, out: str | None) -> None:
     if out is None:
         typer.echo(text)
         return
-    try:
-        Path(out).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise Fault(f"{out}: cannot be written: {error.strerror}") from error
+    _replace(Path(out), text)
     typer.echo(f"written {out}")
+
+
+def _replace(path: Path, text: str) -> None:
+    """The old file stays whole until the new one is: people's words in it are nowhere else."""
+    beside = path.with_name(f".{path.name}.new")
+    try:
+        if path.exists() and not path.is_file():  # a pipe, a device
+            path.write_text(text, encoding="utf-8")
+            return
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(path.resolve())
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise Fault(f"{path}: cannot be written: {error.strerror}") from error
 
 
 @app.command()
@@ -719,6 +734,12 @@ def _run() -> int:
         return _misused(error)
     except typer.Abort:
         return 130
+    except OSError as error:
+        if error.errno not in OUT_OF_ROOM:
+            raise
+        return _refused(
+            f"{error.filename or 'output or temporary files'}: {error.strerror}; make room (TMPDIR names another folder), run it again"
+        )
     except SystemExit:  # typer ends so, with 1, when whoever reads the output has closed the pipe
         return 0
 
