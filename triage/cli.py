@@ -7,7 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -25,11 +25,28 @@ if TYPE_CHECKING:
 
 OUT_OF_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO}
 HELP = "Which host broke the job, and what to do: reads the logs that are there, runs nothing on a cluster."
-app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None, help=HELP)
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None, help=HELP)
 rules_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Check, list and explain the rules.")
 parsers_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List the dialects, or try them on a file.")
 app.add_typer(rules_app, name="rules")
 app.add_typer(parsers_app, name="parsers")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import PackageNotFoundError, version
+
+        with suppress(PackageNotFoundError):
+            typer.echo(f"triage {version('gpu-triage')}")
+            raise typer.Exit
+        raise Fault("this program was not installed, so that it has no version; see pyproject.toml")
+
+
+@app.callback()
+def _main(
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.", callback=_version, is_eager=True)] = False,
+) -> None:
+    pass
 
 
 class Format(StrEnum):
@@ -234,10 +251,13 @@ def ingest(
     form: Form = Format.TEXT,
 ) -> None:
     """Read logs into a database; the same files twice change nothing."""
-    from triage import desk
+    from triage import desk, filesystem
 
+    setup = _setup(db, rules, tz, redact=redact, redact_hosts=redact_hosts)
+    if note := filesystem.doubt(setup.path):
+        typer.echo(f"triage: note: {_plain(note)}", err=True)
     with _progress() as progress:
-        data = desk.ingest(_setup(db, rules, tz, redact=redact, redact_hosts=redact_hosts), paths, progress)
+        data = desk.ingest(setup, paths, progress)
     _emit(data, form, lambda: _ingest_screen(data))
 
 
@@ -338,7 +358,8 @@ def _replace(path: Path, text: str) -> None:
         beside.write_text(text, encoding="utf-8")
         beside.replace(path.resolve())
     except OSError as error:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
         raise Fault(f"{path}: cannot be written: {error.strerror}") from error
 
 
