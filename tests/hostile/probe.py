@@ -11,13 +11,13 @@ import time
 import traceback
 
 from triage import cli, desk, reports
-from triage.redaction import Wish
+from triage.redaction import OPEN, Wish
 
 
 def pages(folder: str) -> None:
     """The answer in every format, read once; and with pseudonyms."""
     answer = desk.now(desk.Setup(hide=Wish(hosts=True)), [folder], None, None, None, for_page=True)
-    shown, answer.mask = answer.mask, desk.OPEN
+    shown, answer.mask = answer.mask, OPEN
     told = {f"now --format {form}": reports.render(answer.report(), form) for form in reports.FORMATS if form != "json"}
     told["now --format json"] = json.dumps(answer.shown)
     answer.mask = shown
