@@ -90,7 +90,7 @@ def _shape(kind: str, pattern: str, holds: Callable[[str], bool] = lambda _text:
 
 SECRETS = (
     # -----BEGIN OPENSSH PRIVATE KEY----- b3BlbnNzaC1rZXktdjEAAAAA... -----END OPENSSH PRIVATE KEY-----
-    _shape("secret", r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----([\s\S]{1,8000}?)(?:-----END|\Z)"),
+    _shape("secret", r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----([^-]{1,8000})"),
     # a line of the body of such a key
     _shape("secret", r"(?<![A-Za-z0-9+/=_-])[A-Za-z0-9+/]{60,4096}={0,2}(?![A-Za-z0-9+/=_-])", _is_key_body),
     # AKIAIOSFODNN7EXAMPLE
