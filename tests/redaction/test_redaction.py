@@ -12,6 +12,7 @@ import pytest
 from parsers.hosts import is_address
 from tests.cli.conftest import Run
 from triage import cli, desk, reports
+from triage.collect_run import Bundle
 from triage.desk import Answer, Setup
 from triage.faults import Fault
 from triage.private import SHAPES
@@ -295,3 +296,20 @@ def test_our_own_words_stay_even_where_a_user_bears_one() -> None:
 def test_a_long_line_is_read_once() -> None:
     for unit in ("a", "a-", "a.", "x@", "token=", "1:", "10.", "-----BEGIN PRIVATE KEY-----", "eyJ", "/home/"):
         assert Mask(WISH, {"zz": "user"}).text(unit * (200_000 // len(unit)))
+
+
+def test_a_bundle_is_written_anew_with_its_manifest(tmp_path: Path) -> None:
+    bundle = Bundle(tmp_path / "bundle")
+    bundle.create()
+    (bundle.logs / "sacct.txt").write_text("51007|zoe_b|10.1.2.3\n")
+    (bundle.logs / "core").write_bytes(b"zoe_b\0\1")
+    bundle.rows = [
+        {"file": f"logs/{name}", "argv": ["sacct", "-u", "zoe_b"], "host": None, "why": "x", "bytes": 9, "blake3": ""}
+        for name in ("sacct.txt", "core")
+    ]
+    bundle.redact(Mask(WISH, {"zoe_b": "user"}))
+    bundle.write({"job": "51007"})
+    written = "".join(path.read_text() for path in bundle.folder.rglob("*") if path.is_file())
+    assert re.search(r"51007\|user-[a-z2-7]{8}\|addr-[a-z2-7]{8}\n", written)
+    assert standing({"zoe_b", "10.1.2.3"}, written) == []
+    assert [row["bytes"] for row in bundle.rows] == [(bundle.logs / "sacct.txt").stat().st_size, 0]
