@@ -11,9 +11,13 @@ STORY ?= gpu-off-the-bus
 BENCH_MB ?= 1000
 BENCH_GROWTH ?= 1
 FUZZ_S ?= 60
+AUDIT := build/audit
+# ids of advisories that do not touch us, each argued in SECURITY.md
+ARGUED :=
+COMMANDS := now ingest incidents report bursts lemons stats spares project checkpoint failover explain sql drill watch collect serve
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint test-slow test-slurm bench bench-growth fuzz lock docs wheel clean
+.PHONY: help setup demo test lint test-slow test-slurm bench bench-growth fuzz lock docs wheel audit sbom man container clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' | awk -F'|' '{ printf "%-12s %s\n", $$1, $$2 }'
@@ -65,8 +69,37 @@ docs: $(STAMP) ## the site in build/docs; its reference pages and console blocks
 	$(BIN)/python docs/generate.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
+# The version stands in pyproject.toml; a tag of another one is a mistake.
 wheel: $(STAMP) ## sdist and wheel in dist/
+	@tag=$$(git describe --exact-match --tags 2>/dev/null || true); version=v$$($(BIN)/hatchling version); \
+	if [ -n "$$tag" ] && [ "$$tag" != "$$version" ]; then echo "tag $$tag, but pyproject.toml says $$version" >&2; exit 2; fi
 	$(BIN)/hatchling build
+
+# In an environment of their own, so that they bring nothing into the one that is tested.
+$(AUDIT)/.installed:
+	$(PYTHON) -m venv --clear $(AUDIT)
+	$(AUDIT)/bin/python -m pip install --quiet --disable-pip-version-check 'pip-audit>=2.9' 'cyclonedx-bom>=7.0'
+	@touch $@
+
+# Strict: a package that no advisory could be asked for fails it, for silence is no clean bill. Each exception is argued in SECURITY.md.
+audit: $(AUDIT)/.installed ## known weaknesses of what requirements.lock pins (needs the network)
+	$(AUDIT)/bin/pip-audit --strict --require-hashes --disable-pip --requirement requirements.lock $(addprefix --ignore-vuln ,$(ARGUED))
+
+sbom: $(AUDIT)/.installed ## software bill of materials of requirements.lock in dist/, CycloneDX
+	@mkdir -p dist
+	$(AUDIT)/bin/cyclonedx-py requirements requirements.lock --pyproject pyproject.toml --output-reproducible --of JSON \
+		--output-file dist/gpu-triage.cdx.json
+
+man: $(STAMP) ## man pages in build/man, from the help (needs help2man)
+	@command -v help2man >/dev/null || { echo "help2man is not installed; on Debian or Ubuntu: apt-get install help2man" >&2; exit 2; }
+	@mkdir -p build/man
+	help2man --no-info --no-discard-stderr --name 'triage incidents of GPU training clusters from their logs' \
+		--output build/man/triage.1 $(BIN)/triage
+	for command in $(COMMANDS); do help2man --no-info --no-discard-stderr --version-string "$$($(BIN)/triage --version)" \
+		--name "triage $$command" --output build/man/triage-$$command.1 "$(BIN)/triage $$command" || exit 1; done
+
+container: ## a rootless image, gpu-triage (needs podman, buildah or docker)
+	$(or $(shell command -v podman),docker) build --file Containerfile --tag gpu-triage .
 
 clean: ## remove what the targets made
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -69,7 +69,7 @@ class IbStat:
     """`ibstat` output, one adapter and its ports."""
 
     # State: Down   Physical state: Polling
-    _FIELD = re.compile(r"^\s+(?P<name>[\w ]{1,40}): ?(?P<value>.{0,80})$")
+    _FIELD = re.compile(r"^\s++(?P<name>\w[\w ]{0,39}): ?(?P<value>.{0,80})$")
     # A port that is administratively off reads Disabled; Polling means that it looks for a partner.
     _BROKEN = ("Polling", "LinkErrorRecovery", "PhyTest")
 

@@ -40,7 +40,7 @@ _DECODE = re.compile(
 _CRI = re.compile(r" (?:stdout|stderr) ([FP])(?: |$)")
 # {host="gpu-1", job="kern"} message
 _LABELS = re.compile(r"\{(\w{1,64}=\"[^{}]{0,4000}\")\}\s{1,8}")
-_LABEL = re.compile(r'(\w{1,64})="((?:[^"\\]|\\.){0,512}+)"')
+_LABEL = re.compile(r'(?<!\w)(\w{1,64})="((?:[^"\\]|\\.){0,512}+)"')
 # gpu-7 slurmd[30114]: message | gpu-7 kernel: message
 _HEAD = re.compile(r"(\S{1,253}) {1,2}([A-Za-z_(/][\w./@()+-]{0,127})(?:\[(\d{1,10})\])?:(?: |$)")
 _LEVELS = frozenset(("TRACE", "DEBUG", "INFO", "NOTICE", "WARN", "WARNING", "ERROR", "ERR", "CRITICAL", "FATAL"))

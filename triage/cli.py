@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -18,17 +19,37 @@ from triage.faults import Fault
 T = TypeVar("T")
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from triage.desk import Answer, Setup
     from triage.rule_rows import Rule, Signature
 
+OUT_OF_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO}
 HELP = "Which host broke the job, and what to do: reads the logs that are there, runs nothing on a cluster."
-app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None, help=HELP)
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None, help=HELP)
 rules_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Check, list and explain the rules.")
 parsers_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List the dialects, or try them on a file.")
 db_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="What a database holds, whether it is sound; make it smaller.")
 app.add_typer(db_app, name="db")
 app.add_typer(rules_app, name="rules")
 app.add_typer(parsers_app, name="parsers")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import PackageNotFoundError, version
+
+        with suppress(PackageNotFoundError):
+            typer.echo(f"triage {version('gpu-triage')}")
+            raise typer.Exit
+        raise Fault("this program was not installed, so that it has no version; see pyproject.toml")
+
+
+@app.callback()
+def _main(
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.", callback=_version, is_eager=True)] = False,
+) -> None:
+    pass
 
 
 class Format(StrEnum):
@@ -72,12 +93,17 @@ Form = Annotated[Format, typer.Option("--format", help="text or json.")]
 Job = Annotated[str | None, typer.Option("--job", help="Job id.", show_default=False)]
 At = Annotated[str | None, typer.Option("--at", help="The incident at this time: 2026-11-30T13:22:03Z.", show_default=False)]
 Window = Annotated[str | None, typer.Option("--window", help="90s, 15m, 8h, 28d.", show_default=False)]
+Redact = Annotated[bool, typer.Option("--redact", help="Show pseudonyms for users, addresses, serials, UUIDs, keys and tokens.")]
+RedactHosts = Annotated[bool, typer.Option("--redact-hosts", help="As --redact, and for hosts and names of jobs too.")]
 
 
-def _setup(db: str | None = None, rules: str | None = None, zone: str | None = None) -> Setup:
+def _setup(
+    db: str | None = None, rules: str | None = None, zone: str | None = None, redact: bool = False, redact_hosts: bool = False
+) -> Setup:
     from triage.desk import Setup
+    from triage.redaction import wished
 
-    return Setup(db, rules, zone)
+    return Setup(db, rules, zone, wished(redact, redact_hosts))
 
 
 def _seconds(text: str | None) -> float | None:
@@ -134,6 +160,8 @@ def now(
     db: Db = None,
     rules: Rules = None,
     tz: Zone = None,
+    redact: Redact = False,
+    redact_hosts: RedactHosts = False,
     form: Annotated[PageFormat, typer.Option("--format", help="text, json, md, html, slack, ticket, svg or png.")] = PageFormat.TEXT,
     explain: Annotated[
         bool, typer.Option("--explain", help="Show the decision rows that were tried, with the values that they saw.")
@@ -149,7 +177,14 @@ def now(
 
     with _progress() as progress:
         answer = desk.now(
-            _setup(db, rules, tz), paths, job, at, _seconds(window), progress, form not in (PageFormat.TEXT, PageFormat.JSON), deep
+            _setup(db, rules, tz, redact=redact, redact_hosts=redact_hosts),
+            paths,
+            job,
+            at,
+            _seconds(window),
+            progress,
+            form not in (PageFormat.TEXT, PageFormat.JSON),
+            deep,
         )
     _show(answer, form, explain)
     if fail_on is not None and _reached(answer, fail_on):
@@ -166,7 +201,8 @@ def _show(answer: Answer, form: PageFormat, explain: bool) -> None:
             if decision and explain
             else None
         )
-        _print_json(answer.data | ({"explain": {"tried": tried, "features": decision.finding.features}} if decision and explain else {}))
+        extra = {"explain": {"tried": tried, "features": decision.finding.features}} if decision and explain else {}
+        _print_json(answer.shown | answer.mask.value(extra))
         return
     if form is PageFormat.TEXT:
         typer.echo(_screen(answer))
@@ -175,7 +211,7 @@ def _show(answer: Answer, form: PageFormat, explain: bool) -> None:
     else:
         typer.echo(_page(answer, form))
     if explain and decision is not None and form not in PICTURES:
-        typer.echo("\n" + tried_screen(decision.tried, decision.finding.features))
+        typer.echo("\n" + answer.mask.text(tried_screen(decision.tried, decision.finding.features)))
 
 
 def _screen(answer: Answer) -> str:
@@ -187,21 +223,21 @@ def _screen(answer: Answer) -> str:
         from triage.answers import fill_of, filled
 
         values = fill_of(answer.decision, answer.analysis.history) | {"reason": answer.decision.rule.reason}
-        sentence = filled(answer.book.action(answer.decision.action).sentence, values, quote=False)
-    skipped = answer.ingested.skipped if answer.ingested else []
+        sentence = answer.mask.text(filled(answer.book.action(answer.decision.action).sentence, values, quote=False))
+    skipped = [(answer.mask.text(p), answer.mask.text(r)) for p, r in (answer.ingested.skipped if answer.ingested else [])]
     notes = [f"Skipped {len(skipped)} file(s): " + "; ".join(f"{p}: {r}" for p, r in skipped[:3])] if skipped else []
     if answer.data["rejects"]:
         notes.append(
             f"{answer.data['rejects']} line(s) carry a needle and were not understood: "
             "triage ingest PATH --db F, then triage sql 'select * from rejects'"
         )
-    return "\n".join([now_screen(answer.data, titles, sentence), *notes])
+    return "\n".join([now_screen(answer.shown, titles, sentence), *notes])
 
 
 def _page(answer: Answer, form: PageFormat) -> str:
     from triage import reports
 
-    return reports.render(reports.report_of(answer.analysis, answer.decision, answer.book, answer.data, answer.read), form.value)
+    return reports.render(answer.report(), form.value)
 
 
 def _reached(answer: Answer, level: FailOn) -> bool:
@@ -227,13 +263,18 @@ def ingest(
     db: Db = None,
     rules: Rules = None,
     tz: Zone = None,
+    redact: Redact = False,
+    redact_hosts: RedactHosts = False,
     form: Form = Format.TEXT,
 ) -> None:
     """Read logs into a database; the same files twice change nothing."""
-    from triage import desk
+    from triage import desk, filesystem
 
+    setup = _setup(db, rules, tz, redact=redact, redact_hosts=redact_hosts)
+    if note := filesystem.doubt(setup.path):
+        typer.echo(f"triage: note: {_plain(note)}", err=True)
     with _progress() as progress:
-        data = desk.ingest(_setup(db, rules, tz), paths, progress, dask, spool)
+        data = desk.ingest(setup, paths, progress, dask, spool)
     _emit(data, form, lambda: _ingest_screen(data))
 
 
@@ -270,11 +311,13 @@ def _ingest_screen(data: Mapping[str, Any]) -> str:
 
 
 @app.command()
-def incidents(db: Db = None, rules: Rules = None, form: Form = Format.TEXT) -> None:
+def incidents(
+    db: Db = None, rules: Rules = None, redact: Redact = False, redact_hosts: RedactHosts = False, form: Form = Format.TEXT
+) -> None:
     """Every incident of the database, newest first."""
     from triage import desk
 
-    data = desk.incidents(_setup(db, rules))
+    data = desk.incidents(_setup(db, rules, redact=redact, redact_hosts=redact_hosts))
     columns = {"id": "id", "when": "start", "class": "class", "action": "action", "confidence": "sure", "lost": "GPU-h", "summary": "what"}
     rows = [{**i, "when": (i["start"] or "-")[:19], "lost": f"{i['gpu_hours_lost'] or 0:.1f}"} for i in data["incidents"]]
     _emit(data, form, lambda: _table(rows, columns, "no incident"))
@@ -290,6 +333,8 @@ def report(
     at: At = None,
     db: Db = None,
     rules: Rules = None,
+    redact: Redact = False,
+    redact_hosts: RedactHosts = False,
     form: Annotated[PageFormat, typer.Option("--format", help="text, md, html, slack, ticket, json, svg or png.")] = PageFormat.MD,
     out: Annotated[
         str | None, typer.Option("--out", help="File to write; what people wrote between its markers is kept.", show_default=False)
@@ -300,7 +345,7 @@ def report(
 
     if incident is None and not (last or job or at):
         raise Fault("name an incident, or --job ID, --at TIME or --last; see triage incidents")
-    _write_report(desk.report_answer(_setup(db, rules), incident, job, at), form, out)
+    _write_report(desk.report_answer(_setup(db, rules, redact=redact, redact_hosts=redact_hosts), incident, job, at), form, out)
 
 
 def _write_report(answer: Answer, form: PageFormat, out: str | None) -> None:
@@ -314,9 +359,8 @@ def _write_report(answer: Answer, form: PageFormat, out: str | None) -> None:
     if form in PICTURES:
         _write_bytes(_picture(answer, form), out)
         return
-    model = reports.report_of(answer.analysis, answer.decision, answer.book, answer.data, answer.read)
     old = Path(out).read_text(encoding="utf-8", errors="replace") if out and Path(out).is_file() else ""
-    text = reports.render(model, form.value, old)
+    text = reports.render(answer.report(), form.value, old)
     if out is None:
         typer.echo(text)
     else:
@@ -324,10 +368,9 @@ def _write_report(answer: Answer, form: PageFormat, out: str | None) -> None:
 
 
 def _picture(answer: Answer, form: PageFormat) -> bytes:
-    from triage import picture, reports
+    from triage import picture
 
-    model = reports.report_of(answer.analysis, answer.decision, answer.book, answer.data, answer.read)
-    return picture.picture(model, form.value)
+    return picture.picture(answer.report(), form.value)
 
 
 def _write_bytes(data: bytes, out: str | None) -> None:
@@ -339,11 +382,23 @@ def _write_bytes(data: bytes, out: str | None) -> None:
             raise Fault("a picture is no text for a terminal; send it into a file with > incident.png")
         sys.stdout.buffer.write(data)
         return
-    try:
-        Path(out).write_bytes(data)
-    except OSError as error:
-        raise Fault(f"{out}: cannot be written: {error.strerror}") from error
+    _replace(Path(out), data)
     typer.echo(f"written {out}")
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """The old file stays whole until the new one is: people's words in it are nowhere else."""
+    beside = path.with_name(f".{path.name}.new")
+    try:
+        if path.exists() and not path.is_file():  # a pipe, a device
+            path.write_bytes(data)
+            return
+        beside.write_bytes(data)
+        beside.replace(path.resolve())
+    except OSError as error:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+        raise Fault(f"{path}: cannot be written: {error.strerror}") from error
 
 
 @app.command()
@@ -353,12 +408,14 @@ def bursts(
     limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many rows.")] = 1000,
     db: Db = None,
     rules: Rules = None,
+    redact: Redact = False,
+    redact_hosts: RedactHosts = False,
     form: Form = Format.TEXT,
 ) -> None:
     """Events of one host, device and code, folded where the quiet between them is short."""
     from triage import desk
 
-    data = desk.bursts(_setup(db, rules), host, code, limit)
+    data = desk.bursts(_setup(db, rules, redact=redact, redact_hosts=redact_hosts), host, code, limit)
     columns = {
         "when": "first",
         "host": "host",
@@ -381,21 +438,30 @@ def lemons(
     top: Annotated[int | None, typer.Option("--top", min=1, help="At most so many hosts.", show_default=False)] = None,
     db: Db = None,
     rules: Rules = None,
+    redact: Redact = False,
+    redact_hosts: RedactHosts = False,
     form: Form = Format.TEXT,
 ) -> None:
     """Hosts that keep breaking jobs, ranked for their exposure, with reasons."""
     from triage import desk, fleet_screens
 
-    data = desk.lemons(_setup(db, rules), _seconds(window), top)
+    data = desk.lemons(_setup(db, rules, redact=redact, redact_hosts=redact_hosts), _seconds(window), top)
     _emit(data, form, lambda: fleet_screens.lemons_screen(data))
 
 
 @app.command()
-def stats(window: Window = None, db: Db = None, rules: Rules = None, form: Form = Format.TEXT) -> None:
+def stats(
+    window: Window = None,
+    db: Db = None,
+    rules: Rules = None,
+    redact: Redact = False,
+    redact_hosts: RedactHosts = False,
+    form: Form = Format.TEXT,
+) -> None:
     """Exposure, errors by code, causes by class, rates with intervals, ETTR, availability."""
     from triage import desk, fleet_screens
 
-    data = desk.stats(_setup(db, rules), _seconds(window))
+    data = desk.stats(_setup(db, rules, redact=redact, redact_hosts=redact_hosts), _seconds(window))
     _emit(data, form, lambda: fleet_screens.stats_screen(data))
 
 
@@ -408,6 +474,8 @@ def spares(
     recovery: Annotated[str, typer.Option("--recovery", help="Stated: time until a failed host is back.")] = "132m",
     db: Db = None,
     rules: Rules = None,
+    redact: Redact = False,
+    redact_hosts: RedactHosts = False,
     form: Form = Format.TEXT,
 ) -> None:
     """How many spare hosts, by each method with its inputs, and which ones."""
@@ -420,7 +488,7 @@ def spares(
 
         data: dict[str, Any] = {"schema": 1, "needed": needed(_checked(lambda: Need(int(hosts), rate, _seconds(recovery) or 0)))}
     else:
-        data = desk.spare_hosts(_setup(db, rules), job_nodes, job)
+        data = desk.spare_hosts(_setup(db, rules, redact=redact, redact_hosts=redact_hosts), job_nodes, job)
     _emit(data, form, lambda: fleet_screens.spares_screen(data))
 
 
@@ -511,11 +579,18 @@ def explain(
 
 
 @app.command()
-def sql(query: Annotated[str, typer.Argument(help="One SELECT.")], db: Db = None, rules: Rules = None, form: Form = Format.TEXT) -> None:
+def sql(
+    query: Annotated[str, typer.Argument(help="One SELECT.")],
+    db: Db = None,
+    rules: Rules = None,
+    redact: Redact = False,
+    redact_hosts: RedactHosts = False,
+    form: Form = Format.TEXT,
+) -> None:
     """A read-only query of the database; no file, no extension, no setting is within reach."""
     from triage import desk
 
-    rows = desk.query(_setup(db, rules), query)
+    rows = desk.query(_setup(db, rules, redact=redact, redact_hosts=redact_hosts), query)
     _emit(rows, form, lambda: _table(rows, {k: k for k in rows[0]} if rows else {}, "no row"))
 
 
@@ -695,6 +770,8 @@ def watch(
     db: Db = None,
     rules: Rules = None,
     tz: Zone = None,
+    redact: Redact = False,
+    redact_hosts: RedactHosts = False,
     form: Form = Format.TEXT,
 ) -> None:
     """Follow logs as they grow, and say so when the verdict changes."""
@@ -706,7 +783,7 @@ def watch(
     notice = Notice(notify) if notify else None
     try:
         with signals() as stop, voiced(form.value, sys.stdout, _screen, notice is None) as voice:
-            Watch(_setup(db, rules, tz), order, voice, notice).run(stop)
+            Watch(_setup(db, rules, tz, redact=redact, redact_hosts=redact_hosts), order, voice, notice).run(stop)
     finally:
         if notice is not None:
             notice.close()
@@ -731,6 +808,8 @@ def collect(
     db: Db = None,
     rules: Rules = None,
     tz: Zone = None,
+    redact: Redact = False,
+    redact_hosts: RedactHosts = False,
     form: Form = Format.TEXT,
 ) -> None:
     """The read-only commands that bring what is missing; with --run a bundle of their output, triaged."""
@@ -738,11 +817,11 @@ def collect(
     from triage.moments import parse_time
 
     span = [parse_time(text) if text else None for text in (low, high)]
-    setup = _setup(db, rules, tz)
+    setup = _setup(db, rules, tz, redact=redact, redact_hosts=redact_hosts)
     scope = collecting.scope_of(setup, known, job, hosts, span[0], span[1], namespace, kubernetes)
     logs = [known] if known and os.path.isdir(known) else []
     request = collecting.Request(scope, runner, out, _seconds(limit) or 60.0, (*logs, *(add or ())))
-    done = collecting.run(setup, request) if run else collecting.plan(request)
+    done = collecting.run(setup, request) if run else collecting.plan(setup, request)
     _emit(done.data, form, lambda: "\n\n".join([collecting.screen(done.data), *([_screen(done.answer)] if done.answer else [])]))
 
 
@@ -758,13 +837,15 @@ def serve(
     ] = None,
     db: Db = None,
     rules: Rules = None,
+    redact: Redact = False,
+    redact_hosts: RedactHosts = False,
 ) -> None:
     """A local read-only page over a database: incidents, hosts, jobs, bursts, search."""
     from triage import desk
     from triage.serve import server
 
-    setup = _setup(db, rules)
-    server.run(setup.path, desk.rulebook(setup.rules), host, port, token_file, name or [])
+    setup = _setup(db, rules, redact=redact, redact_hosts=redact_hosts)
+    server.run(setup.path, desk.rulebook(setup.rules), host, port, token_file, name or [], setup.hide)
 
 
 def app_main() -> None:
@@ -781,6 +862,12 @@ def _run() -> int:
         return _misused(error)
     except typer.Abort:
         return 130
+    except OSError as error:
+        if error.errno not in OUT_OF_ROOM:
+            raise
+        return _refused(
+            f"{error.filename or 'output or temporary files'}: {error.strerror}; make room (TMPDIR names another folder), run it again"
+        )
     except SystemExit:  # typer ends so, with 1, when whoever reads the output has closed the pipe
         return 0
 

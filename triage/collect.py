@@ -16,6 +16,7 @@ from triage.collect_run import LIMIT_S, Bundle, Done, runner_of, shown
 from triage.desk import Setup
 from triage.faults import Fault
 from triage.moments import iso, micros
+from triage.redaction import Mask
 from triage.store import Store
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def _of_path(setup: Setup, known: str, job: str | None) -> Scope:
     return collect_plan.with_logs(collect_plan.of_answer(answer), answer)
 
 
-def plan(request: Request) -> Collected:
+def plan(setup: Setup, request: Request) -> Collected:
     """The commands to copy; nothing is run."""
     runner = runner_of(request.runner or "ssh {host}")
     first, rest = collect_plan.first(request.scope), collect_plan.rest(request.scope)
@@ -97,7 +98,13 @@ def plan(request: Request) -> Collected:
     if not request.scope.hosts:
         skipped.append(("logs of the hosts", "which ones is known once the job's record is here: add --run, or --hosts"))
     rows = [{"file": e.file, "host": e.host, "why": e.why, "argv": list(e.argv), "command": shown(e, runner)} for e in errands]
-    return Collected(_data(request.scope, skipped) | {"ran": False, "bundle": None, "commands": rows})
+    data = _data(request.scope, skipped) | {"ran": False, "bundle": None, "commands": rows}
+    return Collected(Mask(setup.hide, _names(request.scope)).value(data))
+
+
+def _names(scope: Scope) -> dict[str, str]:
+    """Hosts that are known before anything was read; a mask that hides hosts looks for them."""
+    return dict.fromkeys(scope.hosts, "host")
 
 
 def run(setup: Setup, request: Request, done: Done = lambda _row: None, now: Callable[[], float] = time.time) -> Collected:
@@ -120,6 +127,10 @@ def run(setup: Setup, request: Request, done: Done = lambda _row: None, now: Cal
         raise Fault(f"nothing was brought: {why}; see {bundle.folder}/manifest.json")
     answer = desk.now(setup, [str(bundle.logs), *request.here], scope.job if _known(setup, scope, bundle) else None, None, None)
     data = _data(scope, skipped) | {"ran": True, "bundle": str(bundle.folder), "commands": bundle.rows, "answer": answer.data}
+    if setup.hide is not None:
+        bundle.redact(answer.mask)
+        bundle.write(answer.mask.value(_data(scope, skipped)))
+        data = answer.mask.value(data | {"commands": bundle.rows})
     return Collected(data, answer)
 
 

@@ -22,6 +22,7 @@ import blake3
 from triage.collect_allowance import is_host, refused
 from triage.collect_plan import Errand
 from triage.faults import Fault
+from triage.redaction import Mask
 from triage.screens import safe
 
 LIMIT_S, LARGEST, AT_ONCE, LOOK_S, GRACE_S = 60.0, 256 << 20, 8, 0.05, 2.0
@@ -144,10 +145,29 @@ class Bundle:
             return {"bytes": 0, "blake3": None}
         return {"bytes": size, "blake3": blake3.blake3(max_threads=1).update_mmap(path).hexdigest()}
 
+    def redact(self, mask: Mask) -> None:
+        """Write every log of the bundle anew through a mask, and the manifest's rows with it; what is no text goes."""
+        for row in self.rows:
+            path = self.folder / row["file"]
+            if path.is_file():
+                _masked(path, mask)
+                row |= self._weigh(path)
+        self.rows = mask.value(self.rows)
+
     def write(self, facts: Mapping[str, Any]) -> None:
         """Write the manifest."""
         text = json.dumps({"schema": 1, **facts, "commands": self.rows}, indent=1, ensure_ascii=True)
         (self.folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
+
+
+def _masked(path: Path, mask: Mask) -> None:
+    """A log, or each text inside a JSON file's lines, through a mask; binary output is emptied, for nobody can say what is in it."""
+    new = path.with_name(f"{path.name}.new")
+    with path.open("rb") as raw, new.open("w", encoding="utf-8") as out:
+        if b"\0" not in raw.read(1 << 16):
+            raw.seek(0)
+            out.writelines(mask.text(line.decode("utf-8", "replace")) for line in raw)
+    new.replace(path)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from triage.faults import Fault
 from triage.moments import iso, micros
+from triage.redaction import OPEN, Mask
 from triage.store import MEMORY, Store
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from triage.history import History
     from triage.ingest import ReadAll, Report
     from triage.pipeline import Analysis
+    from triage.redaction import Wish
     from triage.reports import Read
     from triage.rulebook import Rulebook
 
@@ -28,11 +30,12 @@ DEFAULT_DB = "triage.duckdb"
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """Options that all commands share. db None: in memory where a command allows it."""
+    """Options that all commands share. db None: in memory where a command allows it; hide: what is not shown as it is."""
 
     db: str | None = None
     rules: str | None = None
     zone: str | None = None
+    hide: Wish | None = None
 
     @property
     def path(self) -> str:
@@ -41,7 +44,7 @@ class Setup:
 
 @dataclass(slots=True)
 class Answer:
-    """The answer of `now` and what stands behind it."""
+    """The answer of `now` and what stands behind it. `data` is as found; what is shown goes through `shown`, `report` or `mask`."""
 
     data: dict[str, Any]
     decision: Decision | None
@@ -49,6 +52,20 @@ class Answer:
     book: Rulebook
     ingested: Report | None = None
     read: Read | None = None
+    mask: Mask = OPEN
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """The answer for a reader."""
+        data: dict[str, Any] = self.mask.value(self.data)
+        return data
+
+    def report(self) -> dict[str, Any]:
+        """The report of the answer for a reader: every format is written from this."""
+        from triage.reports import report_of
+
+        report: dict[str, Any] = self.mask.value(report_of(self.analysis, self.decision, self.book, self.data, self.read))
+        return report
 
 
 @dataclass(slots=True)
@@ -57,6 +74,7 @@ class Opened:
 
     store: Store
     book: Rulebook
+    mask: Mask = OPEN
     _analysis: list[Analysis] = field(default_factory=list)
     _history: list[History] = field(default_factory=list)
 
@@ -130,7 +148,7 @@ def opened(setup: Setup) -> Iterator[Opened]:
         with Store(setup.path) as store:
             refresh(store, book)
     with Store(setup.path, write=False) as store:
-        yield Opened(store, book)
+        yield Opened(store, book, Mask.of(setup.hide, store))
 
 
 def now(
@@ -162,13 +180,14 @@ def now(
         analysis = built if built and window is None and not setup.db else judge(history, book, window)
         rejects = int(store.rows("reject_count")[0]["n"])
         kept = _kept(store) if for_page else None
+        mask = Mask.of(setup.hide, store)
         asked = Question(job, parse_time(at, history.now) if at else None)
         decision = choose(analysis, asked)
         rows = unknown.look(store, decision, history, deep) if decision is not None else []
     nothing = not report.sources and not report.unchanged
     data = answer(analysis, book, asked, rejects, nothing, decision)
     data["evidence"] = [*data["evidence"], *templates.evidence(rows, history.where)][:MAX_EVIDENCE]
-    return Answer(data, decision, analysis, book, report, kept)
+    return Answer(data, decision, analysis, book, report, kept, mask)
 
 
 def _kept(store: Store) -> Read:
@@ -189,7 +208,7 @@ def report_answer(setup: Setup, wanted: str | None, job: str | None, at: str | N
         rejects = int(db.store.rows("reject_count")[0]["n"])
         kept = _kept(db.store)
     data = answer(analysis, db.book, Question(job, when), rejects, chosen=decision)
-    return Answer(data, decision, analysis, db.book, read=kept)
+    return Answer(data, decision, analysis, db.book, read=kept, mask=db.mask)
 
 
 def ingest(
@@ -200,12 +219,13 @@ def ingest(
     dispatch = _dispatch(setup, paths, dask, spool)
     with Store(setup.path) as store:
         report = read(store, paths, book, setup.zone, progress, dispatch)
-        shown = {r["source_id"]: r for r in store.rows("source_owners")}
+        owners = {r["source_id"]: r for r in store.rows("source_owners")}
         totals = store.rows("totals")[0]
-    return {
+        mask = Mask.of(setup.hide, store)
+    data: dict[str, Any] = {
         "schema": 1,
         "db": setup.path,
-        "sources": [_source(row, shown.get(row["source_id"], {})) for row in report.sources],
+        "sources": [_source(row, owners.get(row["source_id"], {})) for row in report.sources],
         "events": sum(row["events"] for row in report.sources),
         "rejects": sum(row["rejects"] for row in report.sources),
         "unchanged": report.unchanged,
@@ -215,6 +235,8 @@ def ingest(
         "seconds": round(report.seconds, 3),
         **({"spool": dispatch.spool, "reused": dispatch.reused} if dispatch else {}),
     }
+    shown: dict[str, Any] = mask.value(data)
+    return shown
 
 
 def _dispatch(setup: Setup, paths: Sequence[str], dask: str | None, spool: str | None) -> Dispatch | None:
@@ -254,13 +276,10 @@ def incidents(setup: Setup) -> dict[str, Any]:
         "gpu_hours_lost",
         "kind",
     )
-    return {
-        "schema": 1,
-        "incidents": [
-            {"id": r["incident_id"], "start": iso(micros(r["start"])), "end": iso(micros(r["end"])), **{k: r[k] for k in keys}}
-            for r in rows
-        ],
-    }
+    found = [
+        {"id": r["incident_id"], "start": iso(micros(r["start"])), "end": iso(micros(r["end"])), **{k: r[k] for k in keys}} for r in rows
+    ]
+    return {"schema": 1, "incidents": db.mask.value(found)}
 
 
 def find_incident(analysis: Analysis, wanted: str | None, job: str | None, at: int | None) -> Decision:
@@ -284,12 +303,10 @@ def bursts(setup: Setup, host: str | None, code: str | None, limit: int) -> dict
     with opened(setup) as db:
         rows = db.store.rows("bursts", host=host, code=code, most=limit)
     keys = ("host", "device", "code", "role", "class", "count", "events", "copies", "job_id", "attempt", "rank", "peer", "message", "line")
-    return {
-        "schema": 1,
-        "bursts": [
-            {**{k: r[k] for k in keys}, "first": iso(micros(r["first"])), "last": iso(micros(r["last"])), "source": r["path"]} for r in rows
-        ],
-    }
+    found = [
+        {**{k: r[k] for k in keys}, "first": iso(micros(r["first"])), "last": iso(micros(r["last"])), "source": r["path"]} for r in rows
+    ]
+    return {"schema": 1, "bursts": db.mask.value(found)}
 
 
 FLEET: dict[str, tuple[str, ...]] = {
@@ -327,8 +344,8 @@ def lemons(setup: Setup, window_s: float | None, top: int | None) -> dict[str, A
     params = recurrence.Params.of(db.book.threshold)
     window = timedelta(seconds=window_s) if window_s else params.window
     table = recurrence.build(**frames, now=when, window=window, params=params, exclusions=spared)
-    data = lemon.lemons(table, **frames, now=when, window=window, top=top, params=params, paths=paths, known=known)
-    return {"schema": 1, **data}
+    found = lemon.lemons(table, **frames, now=when, window=window, top=top, params=params, paths=paths, known=known)
+    return {"schema": 1, **db.mask.value(found)}
 
 
 def stats(setup: Setup, window_s: float | None) -> dict[str, Any]:
@@ -340,7 +357,8 @@ def stats(setup: Setup, window_s: float | None) -> dict[str, Any]:
         frames, when = _fleet_frames(db.store), _last(db.store)
         params = figures.Params(since=when - timedelta(seconds=window_s) if window_s else None)
         covered, steps = db.store.frame("coverage"), db.store.training(STEP_COLUMNS)
-        return {"schema": 1, **figures.stats(**frames, coverage=covered, events=steps, now=when, params=params)}
+        found = figures.stats(**frames, coverage=covered, events=steps, now=when, params=params)
+    return {"schema": 1, **db.mask.value(found)}
 
 
 def spare_hosts(setup: Setup, job_nodes: int | None, job: str | None) -> dict[str, Any]:
@@ -366,11 +384,12 @@ def spare_hosts(setup: Setup, job_nodes: int | None, job: str | None) -> dict[st
     known = max(1, len(history.hosts()))
     limit = db.book.threshold("breaker_share")
     standing = {"hosts": known, "usable": len(found), "out": len(out), "share_out": len(out) / known, "breaker": len(out) / known >= limit}
+    avoid = [{"host": r["host"], "why": "; ".join(r["why"] or ["lemon"])} for r in lemon_hosts] + out
     return {
         "schema": 1,
         "needed": needed,
-        "candidates": [{"host": s.host, "why": s.why} for s in found[: spares.MOST]],
-        "avoid": [{"host": r["host"], "why": "; ".join(r["why"] or ["lemon"])} for r in lemon_hosts] + out,
+        "candidates": db.mask.value([{"host": s.host, "why": s.why} for s in found[: spares.MOST]]),
+        "avoid": db.mask.value(avoid),
         "standing": standing,
         "note": None if rate else "no host failure under a job in the data: no rate to plan from; state one with --hosts N --rate F",
     }
@@ -397,4 +416,4 @@ def explain(setup: Setup, code: str) -> dict[str, Any]:
 def query(setup: Setup, text: str) -> list[dict[str, Any]]:
     """JSON of `triage sql`: rows of a read-only query."""
     with opened(setup) as db:
-        return db.store.user_query(text)
+        return [db.mask.value(row) for row in db.store.user_query(text)]

@@ -5,6 +5,8 @@ Several small files share a transaction; an interrupted run leaves whole files a
 
 from __future__ import annotations
 
+import errno
+import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,6 +26,7 @@ from triage.sources import Found, Source, reopened
 from triage.store import Store
 
 BATCH_FILES, BATCH_ROWS = 64, 50_000
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 
 
 @dataclass(slots=True)
@@ -83,6 +86,10 @@ class Reader:
                 name = source.path.rsplit("/", 1)[-1].rsplit("!", 1)[-1]
                 scanned = scanner.scan(stream, name, intake, self._older, apart)
         except (OSError, EOFError, UnknownKind, ValueError) as error:
+            if getattr(error, "errno", None) in NO_ROOM:  # for what is spooled while it is read; no fault of this file
+                raise Fault(
+                    f"{tempfile.gettempdir()}: no room left for temporary files; make room, or name another folder with TMPDIR"
+                ) from error
             if source.named:
                 raise unreadable(source, _reason(error)) from error
             return Parsed({}, skipped=_reason(error))

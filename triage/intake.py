@@ -19,7 +19,7 @@ from triage.identity import GENERIC
 from triage.rejects import Refused
 from triage.repeat import Repeat
 from triage.scanner import Scanned
-from triage.sources import Source
+from triage.sources import Source, in_text
 
 if TYPE_CHECKING:
     import polars as pl
@@ -161,7 +161,7 @@ class Intake:
         spans = [t for row in covered for t in (row["first"], row["last"]) if t is not None]
         in_stamp = self.span.zoned > 0 and not self.span.unzoned
         return {
-            "path": source.path,
+            "path": in_text(source.path),
             "dialects": sorted(self.dialects),
             "bytes": scanned.size,
             "head": scanned.head,

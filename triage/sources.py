@@ -48,6 +48,11 @@ class Found:
     skipped: list[tuple[str, str]] = field(default_factory=list)
 
 
+def in_text(path: str) -> str:
+    """A path as text that can be stored and printed: bytes of a name that are no UTF-8 as `\\xff`."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
 def find(paths: Iterable[str]) -> Found:
     """Every source under `paths`; raises InputFault for a named path that is missing, unreadable or of no known kind."""
     found = Found()

@@ -78,6 +78,15 @@ QUERIES: dict[str, str] = {
     "failure_times": """SELECT start FROM incidents
         WHERE job_id IS NOT NULL AND start IS NOT NULL AND list_contains($classes, class) ORDER BY start""",
     "job_failures": "SELECT count(*) AS n FROM incidents WHERE job_id IS NOT NULL AND list_contains($classes, class)",
+    "private_names": r"""SELECT 'user' AS kind, "user" AS name FROM jobs UNION SELECT 'user', "user" FROM job_records
+        UNION SELECT 'user', "user" FROM events UNION SELECT 'user', "user" FROM host_states UNION SELECT 'user', "user" FROM state_records
+        UNION SELECT 'user', regexp_extract(path, '(?:home|homes|[Uu]sers)/([^/]+)', 1) FROM sources
+        UNION SELECT 'user', regexp_extract(message, '(?:home|homes|[Uu]sers)/([^/\s:,;]+)', 1) FROM events WHERE contains(message, '/')
+        UNION SELECT 'serial', unnest(gpu_serials) FROM host_records
+        UNION SELECT 'serial', regexp_extract(attrs, '"serial": ?"?([^",}]+)', 1) FROM events WHERE code = 'gpu.identity'
+        UNION SELECT 'job', name FROM jobs UNION SELECT 'host', host FROM all_hosts UNION SELECT 'host', host FROM events
+        UNION SELECT 'host', unnest(hosts) FROM job_records UNION SELECT 'host', host FROM job_hosts UNION SELECT 'host', host FROM hosts
+        UNION SELECT 'host', peer FROM events WHERE NOT regexp_matches(peer, '^[0-9.:]+$')""",
     "run_seconds": """SELECT sum(epoch(coalesce("end", (SELECT max(last_ts) FROM sources)) - start)) AS s FROM jobs
         WHERE start IS NOT NULL""",
 }

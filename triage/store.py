@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -120,19 +121,29 @@ class Store:
     def __init__(self, path: str = MEMORY, *, write: bool = True, any_version: bool = False) -> None:
         self.path = path
         self._connection = _connect(path, write)
-        self._connection.execute("SET TimeZone='UTC'")
-        if write and not self._is_there():
-            self._create()
-        if not any_version:
-            self._check_version()
-        if write:
-            self._create()
+        try:
+            self._connection.execute("SET TimeZone='UTC'")
+            if write and not self._is_there():
+                self._create()
+            if not any_version:
+                self._check_version()
+            if write:
+                self._create()
+        except BaseException as error:
+            self.__exit__(type(error), error)
+            raise
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._connection.close()
+    def __exit__(self, _kind: object = None, error: BaseException | None = None, _trace: object = None) -> None:
+        """Close; what the machine refused (room, a permission, a read) is one line, any other error stays what it is."""
+        try:
+            self._connection.close()
+        except duckdb.Error as closing:
+            error = error or closing
+        if isinstance(error, duckdb.Error) and (line := _machine_fault(self.path, str(error))):
+            raise StoreFault(line) from error
 
     def _is_there(self) -> bool:
         """Whether it has our tables, of whatever version; a database of something else is left as it is."""
@@ -177,7 +188,8 @@ class Store:
         try:
             yield
         except BaseException:
-            self._connection.execute("ROLLBACK")
+            with suppress(duckdb.Error):  # the database may be beyond that; the first error tells why
+                self._connection.execute("ROLLBACK")
             raise
         self._connection.execute("COMMIT" if keep else "ROLLBACK")
 
@@ -430,11 +442,28 @@ def _one_line(error: duckdb.Error) -> str:
     return " ".join(str(error).split())[:200]
 
 
+# Failed to commit: Could not write file "fleet.duckdb.wal": No space left on device
+_MACHINE = {
+    "no room left on its disk; make room and run this again: what is stored stays": "no space left|disk quota exceeded|file too large",
+    "out of memory; leave it more, or read less at once": "max_temp_directory_size|out of memory|cannot allocate|failed to allocate",
+    "cannot be written; check the permissions of the file and its folder": "read-only file system|permission denied",
+    "its disk fails; look at it, copy the database away": "input/output error|stale file handle|could not (?:read|write|f?sync)",
+}
+"""Words for what an error of the database says of the machine."""
+
+
+def _machine_fault(path: str, text: str) -> str | None:
+    """The line for what is the machine's fault and not ours; None for anything else."""
+    return next((f"{path}: {words}" for words, signs in _MACHINE.items() if re.search(signs, text, re.IGNORECASE)), None)
+
+
 def _why(path: str, error: duckdb.Error) -> str:
     text = str(error)
+    if "no space left" in text.lower():
+        return str(_machine_fault(path, text))
     if "lock" in text.lower():
         return f"{path}: in use by another process; wait for it or name another database with --db"
-    if not os.access(path, os.R_OK):
+    if Path(path).exists() and not os.access(path, os.R_OK):
         return f"{path}: not readable; check its permissions"
     if "Permission denied" in text or "read-only" in text.lower():
         return f"{path}: cannot be written; check the permissions of the file and its folder"

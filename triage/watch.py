@@ -20,6 +20,7 @@ from triage.desk import Answer, Setup, _families, rulebook
 from triage.faults import Fault
 from triage.ingest import Options
 from triage.pipeline import STAGES, judge, load, refresh
+from triage.redaction import OPEN, Mask
 from triage.store import MEMORY, Store, StoreFault
 from triage.watch_input import Pipe
 from triage.watch_roster import Followed, Roster
@@ -109,6 +110,7 @@ class Watch:
     _memory: Store | None = None
     _pipe: Pipe | None = None
     _last: Key | None = None
+    _mask: Mask = OPEN
     _noted: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -205,7 +207,7 @@ class Watch:
             self.seen.verdicts += 1
             self.voice.verdict(said, told)
             if self.listener is not None and not told and (said.decision is not None or not first):
-                self.listener.tell(said.data)
+                self.listener.tell(said.shown)
             store.set_meta(SPOKEN, repr(key))
 
     @contextmanager
@@ -237,7 +239,9 @@ class Watch:
         rejects = int(store.rows("reject_count")[0]["n"])
         asked = Question(self.order.job)
         nothing = not history.paths
-        return Answer(answer(analysis, self._book, asked, rejects, nothing), choose(analysis, asked), analysis, self._book)
+        self._mask = Mask.of(self.setup.hide, store)
+        data = answer(analysis, self._book, asked, rejects, nothing)
+        return Answer(data, choose(analysis, asked), analysis, self._book, mask=self._mask)
 
     def _count(self) -> None:
         self.seen.files = len(self._roster.known)
@@ -252,13 +256,13 @@ class Watch:
             self._note(f"standard input: {self._pipe.failure}")
         failures = getattr(self.listener, "failures", [])
         while failures:
-            self.voice.note(failures.pop(0))
+            self.voice.note(self._mask.text(failures.pop(0)))
 
     def _note(self, text: str) -> None:
         """Say a thing once."""
         if text not in self._noted and len(self._noted) < 1000:
             self._noted.add(text)
-            self.voice.note(text)
+            self.voice.note(self._mask.text(text))
 
 
 @contextmanager

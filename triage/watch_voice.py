@@ -52,12 +52,13 @@ class Lines(OnChange):
 
     def verdict(self, answer: Answer, told: bool) -> None:
         """Print it."""
-        verdict = answer.data["verdict"]
+        data = answer.shown
+        verdict = data["verdict"]
         words = ""
         if verdict["class"] != "none":
             words = f"{verdict['class']} {verdict['confidence']} -> {verdict['action'].replace('_', ' ')}: "
-        self._out(f"{_clock()} {words}{line_of(answer.data)}{' (told before)' if told else ''}")
-        for line in todo(answer.data) if self._commands else ():
+        self._out(f"{_clock()} {words}{line_of(data)}{' (told before)' if told else ''}")
+        for line in todo(data) if self._commands else ():
             self._out(line)
 
     def note(self, text: str) -> None:
@@ -73,7 +74,7 @@ class Records(OnChange):
 
     def verdict(self, answer: Answer, told: bool) -> None:
         """Print it."""
-        self._out(json.dumps({"at": _clock(), "kind": "verdict", "told": told, **answer.data}, ensure_ascii=True, default=str))
+        self._out(json.dumps({"at": _clock(), "kind": "verdict", "told": told, **answer.shown}, ensure_ascii=True, default=str))
 
     def note(self, text: str) -> None:
         """Print it."""

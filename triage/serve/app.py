@@ -20,6 +20,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from triage.faults import Fault
+from triage.redaction import Wish
 from triage.rulebook import Rulebook
 from triage.serve import listing, thing
 from triage.serve.ask import Refused, asked
@@ -60,11 +61,12 @@ class Site:
     book: Rulebook
     token: str | None = None
     names: Names = field(default_factory=Names)
+    hide: Wish | None = None
 
 
 def build(site: Site) -> ASGIApp:
     """The whole site behind its guard."""
-    reader = Reader(site.db, site.book)
+    reader = Reader(site.db, site.book, site.hide)
     door = Door(site.token) if site.token else None
 
     @asynccontextmanager
@@ -89,13 +91,15 @@ Handler = Callable[[Request], Response]
 def _show(reader: Reader, store: Store, path: str, content: Content, query: str = "") -> Response:
     template, values = content
     common = {"here": path, "fresh": reader.fresh(store), "q": query}
-    return HTMLResponse(page(template, **(common | values)))
+    return HTMLResponse(page(template, **(common | reader.mask(store).value(values))))
 
 
 def _list(reader: Reader, path: str, make: Callable[[Reader, Store, QueryParams], Content]) -> Handler:
     def handler(request: Request) -> Response:
         with reader.visit() as store:
-            content = make(reader, store, request.query_params)
+            mask = reader.mask(store)
+            given = QueryParams([(name, mask.original(value)) for name, value in request.query_params.multi_items()])
+            content = make(reader, store, given)
             return _show(reader, store, path, content, request.query_params.get("q", ""))
 
     return handler
@@ -105,7 +109,7 @@ def _thing(reader: Reader, path: str, make: Callable[[Reader, Store, str], Conte
     def handler(request: Request) -> Response:
         asked(request.query_params)
         with reader.visit() as store:
-            return _show(reader, store, path, make(reader, store, request.path_params["name"]))
+            return _show(reader, store, path, make(reader, store, reader.mask(store).original(request.path_params["name"])))
 
     return handler
 
@@ -121,6 +125,7 @@ def _report(reader: Reader) -> Handler:
         asked(request.query_params)
         name = request.path_params["name"]
         with reader.visit() as store:
+            mask = reader.mask(store)
             thing.known(reader, store, name)
             try:
                 analysis = reader.analysis(store)
@@ -133,7 +138,7 @@ def _report(reader: Reader) -> Handler:
         data = answer(analysis, reader.book, Question(), rejects, chosen=decision)
         unread = Read([{**row, "digest": None} for row in read.sources], read.identities)
         return HTMLResponse(
-            html(report_of(analysis, decision, reader.book, data, unread)), headers={"Content-Security-Policy": _report_csp()}
+            html(mask.value(report_of(analysis, decision, reader.book, data, unread))), headers={"Content-Security-Policy": _report_csp()}
         )
 
     return handler

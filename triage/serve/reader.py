@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from triage.faults import Fault
+from triage.redaction import OPEN, Mask
 from triage.store import Store
 
 if TYPE_CHECKING:
     from triage.pipeline import Analysis
+    from triage.redaction import Wish
     from triage.rulebook import Rulebook
 
 HOLD_S = 1.0
@@ -31,8 +33,9 @@ class TooLarge(Fault):
 class Reader:
     """The database file, opened read-only, a connection for each page."""
 
-    def __init__(self, path: str, book: Rulebook) -> None:
-        self.path, self.book = path, book
+    def __init__(self, path: str, book: Rulebook, hide: Wish | None = None) -> None:
+        self.path, self.book, self.hide = path, book, hide
+        self._mask: tuple[Stamp, Mask] | None = None
         self._lock, self._judging = threading.Lock(), threading.Lock()
         self._held: Store | None = None
         self._timer: threading.Timer | None = None
@@ -96,6 +99,15 @@ class Reader:
         if self._fresh is None or self._fresh[0] != stamp:
             self._fresh = stamp, store.meta("built") == stamp_of(store, self.book)
         return self._fresh[1]
+
+    def mask(self, store: Store) -> Mask:
+        """What hides names on every page; made once for each state of the file."""
+        if self.hide is None:
+            return OPEN
+        stamp = self._stamp()
+        if self._mask is None or self._mask[0] != stamp:
+            self._mask = stamp, Mask.of(self.hide, store)
+        return self._mask[1]
 
     def analysis(self, store: Store) -> Analysis:
         """Every incident judged, once for each state of the file; raises TooLarge."""

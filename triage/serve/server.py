@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from triage.faults import Fault, InputFault
+from triage.redaction import Wish
 from triage.rulebook import Rulebook
 from triage.serve.guard import Names, is_loopback
 
@@ -55,7 +56,7 @@ def bound(host: str, port: int) -> socket.socket:
     return listener
 
 
-def run(db: str, book: Rulebook, host: str, port: int, token_file: str | None, names: Sequence[str] = ()) -> None:
+def run(db: str, book: Rulebook, host: str, port: int, token_file: str | None, names: Sequence[str] = (), hide: Wish | None = None) -> None:
     """Serve until interrupted. An address that others reach needs a token."""
     if not is_loopback(host) and token_file is None:
         raise Fault(f"{host} is reached by others: name a file with a token (--token-file), or stay at 127.0.0.1")
@@ -71,7 +72,7 @@ def run(db: str, book: Rulebook, host: str, port: int, token_file: str | None, n
     with Store(db, write=False):
         pass
     listener = bound(host, port)
-    app = build(Site(db, book, token, names_of(host, names)))
+    app = build(Site(db, book, token, names_of(host, names), hide))
     config = uvicorn.Config(
         app,
         log_level="error",

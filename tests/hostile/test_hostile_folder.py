@@ -1,0 +1,116 @@
+"""Each kind of the hostile folder, through every command that shows log text: bounded, harmless, nothing written elsewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.hostile.kinds import KINDS, Kind
+from tests.reports.test_hostile import TAGS, read, tokens
+
+ROOT = Path(__file__).parents[2]
+MOST_S, MOST_MB = 20, 500  # of processor time of all commands together; of memory at their peak
+JOINER = "\u2060"
+COMMANDS = ("now {logs}", "pages {logs}", "ingest {logs} --db {db}", "incidents --db {db}", "bursts --db {db}")
+WITH_PROBE = [pytest.param(k, id=k.name, marks=[pytest.mark.slow] if k.slow else []) for k in KINDS]
+
+
+def probe(folder: Path, cwd: Path) -> dict[str, Any]:
+    lines = [[word.format(logs=folder, db=cwd / "h.duckdb") for word in line.split()] for line in COMMANDS]
+    before = os.times()
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.hostile.probe"], input=json.dumps(lines), cwd=cwd, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, timeout=30 * MOST_S,
+    )  # fmt: skip
+    after = os.times()
+    assert done.returncode == 0, done.stderr[-2000:]
+    told: dict[str, Any] = json.loads(done.stdout)
+    spent = after.children_user + after.children_system - before.children_user - before.children_system
+    return told | {"seconds": spent}
+
+
+def outside(folder: Path, cwd: Path) -> set[tuple[str, int, int]]:
+    """Every file that is not in the folder of outputs, with its size and time."""
+    found = set()
+    for here, folders, files in os.walk(folder.parent):
+        folders[:] = [f for f in folders if Path(here, f) != cwd and not Path(here, f).is_symlink()]
+        for name in files:
+            stat = Path(here, name).lstat()
+            found.add((os.path.join(here, name), stat.st_size, stat.st_mtime_ns))
+    return found
+
+
+def harmless(line: str, text: str) -> None:
+    """No character that steers a reader; no markup, mention or formula that is live."""
+    form = line.rpartition("--format ")[2] if "--format" in line else "text"
+    ours = text.split("<script>")[0] if form == "html" else text
+    bad = {c for c in ours if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Co") and c not in ("\n", JOINER)}
+    assert not bad, (line, bad)
+    if form == "html":
+        page = read(text)
+        assert {tag for tag, _ in page.tags} <= TAGS, line
+        assert not [n for _, attributes in page.tags for n, v in attributes.items() if n.startswith("on") or "zq" in (v or "")]
+        assert not [t for t, a in page.tags if "src" in a or (t == "a" and a.get("href") != "#evidence")]
+    elif form == "md":
+        kinds = list(tokens(text))
+        assert not [content for kind, content in kinds if kind in ("link_open", "image")], line
+        html = [c for kind, c in kinds if kind in ("html_inline", "html_block")]
+        assert all(re.fullmatch(r"(<!-- /?triage:keep [a-z]+ -->\s*)+", c) or c.startswith("<!-- triage:keep ") for c in html), html
+        assert not re.search(r"@\w|://|www\.|#\d", " ".join(c for kind, c in kinds if kind == "text")), line
+        cells = [c.strip() for row in text.splitlines() if row.startswith("|") for c in re.split(r"(?<!\\)\|", row)]
+        assert not [c for c in cells if c.lstrip("`* ").startswith(("=", "+", "@"))], line
+    elif form == "slack":
+        for words in _strings(json.loads(text)):
+            assert not re.search(r"<[!@#]|<https?:|@channel|@here|@everyone", words), (line, words)
+    elif form == "json":
+        json.loads(text)
+
+
+def _strings(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [text for part in parts for text in _strings(part)]
+
+
+@pytest.mark.parametrize("kind", WITH_PROBE)
+def test_kind(kind: Kind, tmp_path: Path) -> None:
+    folder, cwd = tmp_path / "in" / "logs", tmp_path / "in" / "out"
+    folder.mkdir(parents=True)
+    cwd.mkdir()
+    kind.make(folder)
+    before = outside(folder, cwd)
+    try:
+        told = probe(folder, cwd)
+    finally:
+        for shut in folder.glob("locked"):
+            shut.chmod(0o700)
+    for line, done in zip(COMMANDS, told["done"], strict=True):
+        assert done["traceback"] == "", f"{line}: {done['traceback']}"
+        assert done["code"] in (0, 3), (line, done["err"])
+        harmless("stderr", done["err"])
+        for form, text in json.loads(done["out"]).items() if line.startswith("pages") else [(line, done["out"])]:
+            harmless(form, text)
+    answer = json.loads(json.loads(told["done"][1]["out"])["now --format json"])
+    assert kind.verdict is None or answer["verdict"]["class"] == kind.verdict
+    assert re.search(kind.says, told["done"][0]["out"])
+    assert outside(folder, cwd) == before
+    assert {p.name.split(".")[0] for p in cwd.iterdir()} <= {"h"}
+    print(f"{kind.name}: {told['seconds']:.1f} s, {told['peak_mb']:.0f} MB")
+    assert told["seconds"] <= MOST_S
+    assert told["peak_mb"] <= MOST_MB
+
+
+def test_the_folder_is_large_and_listed() -> None:
+    names = [kind.name for kind in KINDS]
+    assert len(names) == len(set(names)) >= 60
+    listed = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    assert [f"{k.name}: {k.tries}" for k in KINDS if f"`{k.name}`" not in listed] == []
