@@ -124,13 +124,16 @@ def read(
 def _judged(
     store: Store, paths: Sequence[str], book: Rulebook, zone: str | None, progress: Progress | None, read_all: ReadAll | None = None
 ) -> tuple[Report, Analysis | None]:
+    from triage import reading
     from triage.ingest import Options, ingest
     from triage.preload import preloading
     from triage.sources import find
 
-    found = find(paths)
+    found, options = find(paths), Options(_families(book), zone)
+    if read_all is None and reading.worthwhile(found.sources, options):
+        read_all = reading.read_apart
     with preloading():
-        report = ingest(store, found, Options(_families(book), zone), progress or (lambda _path, _size: None), read_all)
+        report = ingest(store, found, options, progress or (lambda _path, _size: None), read_all)
     from triage.pipeline import refresh
 
     return report, refresh(store, book)

@@ -12,10 +12,9 @@ import blake3
 
 from triage.crew import Crew, Place, assembled
 from triage.faults import Fault
-from triage.ingest import Older, Options, Reader, unreadable
+from triage.ingest import Older, Options, Reader, lengths_of, unreadable
 from triage.intake import Parsed
 from triage.landing import Landed, Landing
-from triage.scanner import HEAD
 from triage.sources import Source
 from triage.worker import Done, File, Member, Order, Task, order_of
 
@@ -127,10 +126,8 @@ def _file_of(path: str) -> str | None:
 def _tasks(ordered: Iterable[_Ordered], older: Older) -> list[Task]:
     """Files with all their members, small ones together."""
     members: dict[str, list[Member]] = {}
-    some = any(True for _ in older(b""))
     for one in {o.reading: o for o in ordered}.values():
-        lengths = _lengths(one.source, older) if some else ()
-        members.setdefault(one.file, []).append(Member(one.suffix, one.reading, lengths))
+        members.setdefault(one.file, []).append(Member(one.suffix, one.reading, lengths_of(one.source, older)))
     files = [File(os.path.abspath(file), file, os.stat(file).st_size, tuple(found)) for file, found in members.items()]
     return [Task(tuple(batch)) for batch in _batches(files)]
 
@@ -145,12 +142,3 @@ def _batches(files: Iterable[File]) -> Iterator[list[File]]:
         batch.append(file)
     if batch:
         yield batch
-
-
-def _lengths(source: Source, older: Older) -> tuple[int, ...]:
-    """Sizes of known sources that begin like this one: it may be one of them, grown."""
-    try:
-        with source.open() as stream:
-            return tuple(older(stream.read(HEAD)))
-    except (OSError, EOFError, ValueError):
-        return ()

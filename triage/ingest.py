@@ -21,7 +21,7 @@ from parsers.contract import Dialect
 from triage.dialects import dialects
 from triage.faults import Fault, InputFault
 from triage.intake import RECORD_TABLES, Intake, Parsed
-from triage.scanner import BLOCK, Hasher, Scanner, UnknownKind
+from triage.scanner import BLOCK, HEAD, Hasher, Scanner, UnknownKind
 from triage.sources import Found, Source, reopened
 from triage.store import Store
 
@@ -99,15 +99,31 @@ class Reader:
         """In the order given, a few ahead of the caller."""
         apart = len(sources) < self.threads
         with ThreadPoolExecutor(self.threads) as pool:
-            waiting: deque[tuple[Source, Future[Parsed]]] = deque()
-            for source in sources:
-                waiting.append((source, pool.submit(self.read, source, apart)))
-                if len(waiting) > 2 * self.threads:
-                    done, future = waiting.popleft()
-                    yield done, future.result()
-            while waiting:
-                done, future = waiting.popleft()
-                yield done, future.result()
+            yield from in_order(sources, lambda source: pool.submit(self.read, source, apart), self.threads)
+
+
+def in_order(sources: Iterable[Source], begin: Callable[[Source], Future[Parsed]], at_once: int) -> Iterator[tuple[Source, Parsed]]:
+    """Each source and what it gave, in the order given; not many more are begun than are read at once."""
+    waiting: deque[tuple[Source, Future[Parsed]]] = deque()
+    for source in sources:
+        waiting.append((source, begin(source)))
+        if len(waiting) > 2 * at_once:
+            done, future = waiting.popleft()
+            yield done, future.result()
+    while waiting:
+        done, future = waiting.popleft()
+        yield done, future.result()
+
+
+def lengths_of(source: Source, older: Older) -> tuple[int, ...]:
+    """Sizes of known sources that begin like this one: it may be one of them, grown."""
+    if not any(True for _ in older(b"")):
+        return ()
+    try:
+        with source.open() as stream:
+            return tuple(older(stream.read(HEAD)))
+    except (OSError, EOFError, ValueError):
+        return ()
 
 
 def _read_here(sources: Sequence[Source], options: Options, older: Older) -> Iterator[tuple[Source, Parsed]]:

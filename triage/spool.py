@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import finalize
 
 if TYPE_CHECKING:
     import polars as pl
@@ -19,7 +21,8 @@ class Spool:
 
     def __init__(self) -> None:
         self._frames: list[pl.DataFrame] = []
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: str | None = None
+        self._end: finalize[..., Spool] | None = None
         self._files: list[Path] = []
         self.height = 0
 
@@ -27,10 +30,27 @@ class Spool:
         self.height += frame.height
         self._frames.append(frame)
         if len(self._frames) > HELD:
-            self._folder = self._folder or tempfile.TemporaryDirectory(prefix="triage-")
-            path = Path(self._folder.name, str(len(self._files)))
+            self._own(self._folder or tempfile.mkdtemp(prefix="triage-"))
+            path = Path(str(self._folder), str(len(self._files)))
             self._frames.pop(0).write_ipc(path, compression="lz4")
             self._files.append(path)
+
+    def _own(self, folder: str) -> None:
+        """The folder goes when this does."""
+        if self._end is None:
+            self._folder, self._end = folder, finalize(self, shutil.rmtree, folder, ignore_errors=True)
+
+    def __getstate__(self) -> tuple[int, list[pl.DataFrame], list[Path], str | None]:
+        """Given away to another process, with the files, which are then that one's to remove."""
+        if self._end is not None:
+            self._end.detach()
+        return self.height, self._frames, self._files, self._folder
+
+    def __setstate__(self, state: tuple[int, list[pl.DataFrame], list[Path], str | None]) -> None:
+        self.height, self._frames, self._files, self._folder = state
+        self._end = None
+        if self._folder is not None:
+            self._own(self._folder)
 
     def __iter__(self) -> Iterator[pl.DataFrame]:
         import polars as pl
