@@ -80,6 +80,7 @@ def assembled(place: Place, spool: str) -> Iterator[Crew]:
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     quiet = {
         "distributed.nanny.pre-spawn-environ.POLARS_MAX_THREADS": 1,
+        "distributed.nanny.pre-spawn-environ.PYTHONSAFEPATH": 1,  # no module out of a folder of logs
         "distributed.worker.multiprocessing-method": "spawn",
         "distributed.admin.tick.limit": "1h",
         "distributed.scheduler.http.routes": [],
@@ -131,7 +132,7 @@ def _slurm(place: Place, spool: str) -> Any:
             security=Security.temporary(),
             shared_temp_directory=spool,
             scheduler_options={"dashboard_address": PRIVATE, **(stated.get("scheduler-options") or {})},
-            job_script_prologue=["export POLARS_MAX_THREADS=1", *(stated.get("job-script-prologue") or [])],
+            job_script_prologue=["export POLARS_MAX_THREADS=1 PYTHONSAFEPATH=1", *(stated.get("job-script-prologue") or [])],
         )
     except (OSError, ValueError, RuntimeError) as error:
         raise Fault(f"--dask slurm: {_first_line(error)}; see dask-jobqueue's configuration (jobqueue.yaml)") from error
