@@ -26,7 +26,7 @@ def pages(folder: str) -> None:
 
 
 def one(words: list[str]) -> dict[str, object]:
-    out, err, began = io.StringIO(), io.StringIO(), time.monotonic()
+    out, err, began = io.StringIO(), io.StringIO(), time.process_time()
     sys.argv = ["triage", *words]
     told: dict[str, object] = {"code": None, "traceback": ""}
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -37,7 +37,7 @@ def one(words: list[str]) -> dict[str, object]:
             told["code"] = left.code or 0
         except BaseException:
             told["traceback"] = traceback.format_exc()
-    return told | {"out": out.getvalue(), "err": err.getvalue(), "seconds": time.monotonic() - began}
+    return told | {"out": out.getvalue(), "err": err.getvalue(), "seconds": time.process_time() - began}
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import unicodedata
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,36 @@ ROOT = Path(__file__).parents[2]
 MOST_S, MOST_MB = 20, 500  # of processor time of all commands together; of memory at their peak
 JOINER = "\u2060"
 COMMANDS = ("now {logs}", "pages {logs}", "ingest {logs} --db {db}", "incidents --db {db}", "bursts --db {db}")
-WITH_PROBE = [pytest.param(k, id=k.name, marks=[pytest.mark.slow] if k.slow else []) for k in KINDS]
+QUICK = [kind for kind in KINDS if not kind.slow]
+BATCHES = [QUICK[at : at + 12] for at in range(0, len(QUICK), 12)]
 
 
-def probe(folder: Path, cwd: Path) -> dict[str, Any]:
-    lines = [[word.format(logs=folder, db=cwd / "h.duckdb") for word in line.split()] for line in COMMANDS]
+@dataclass(frozen=True)
+class Place:
+    """Where a kind is made, and where commands may write."""
+
+    logs: Path
+    out: Path
+
+    @classmethod
+    def of(cls, kind: Kind, folder: Path) -> Place:
+        place = cls(folder / kind.name / "logs", folder / kind.name / "out")
+        place.logs.mkdir(parents=True)
+        place.out.mkdir()
+        kind.make(place.logs)
+        return place
+
+    def lines(self) -> list[list[str]]:
+        return [[word.format(logs=self.logs, db=self.out / "h.duckdb") for word in line.split()] for line in COMMANDS]
+
+    def unlock(self) -> None:
+        for shut in self.logs.glob("locked"):
+            shut.chmod(0o700)
+
+
+def probe(places: list[Place], cwd: Path) -> dict[str, Any]:
+    """All commands over all places in one process: what each gave, the processor time of all, the peak of memory."""
+    lines = [line for place in places for line in place.lines()]
     before = os.times()
     done = subprocess.run(
         [sys.executable, "-m", "tests.hostile.probe"], input=json.dumps(lines), cwd=cwd, env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -37,11 +63,11 @@ def probe(folder: Path, cwd: Path) -> dict[str, Any]:
     return told | {"seconds": spent}
 
 
-def outside(folder: Path, cwd: Path) -> set[tuple[str, int, int]]:
+def outside(place: Place) -> set[tuple[str, int, int]]:
     """Every file that is not in the folder of outputs, with its size and time."""
     found = set()
-    for here, folders, files in os.walk(folder.parent):
-        folders[:] = [f for f in folders if Path(here, f) != cwd and not Path(here, f).is_symlink()]
+    for here, folders, files in os.walk(place.logs.parent):
+        folders[:] = [f for f in folders if Path(here, f) != place.out and not Path(here, f).is_symlink()]
         for name in files:
             stat = Path(here, name).lstat()
             found.add((os.path.join(here, name), stat.st_size, stat.st_mtime_ns))
@@ -81,29 +107,49 @@ def _strings(value: Any) -> list[str]:
     return [text for part in parts for text in _strings(part)]
 
 
-@pytest.mark.parametrize("kind", WITH_PROBE)
-def test_kind(kind: Kind, tmp_path: Path) -> None:
-    folder, cwd = tmp_path / "in" / "logs", tmp_path / "in" / "out"
-    folder.mkdir(parents=True)
-    cwd.mkdir()
-    kind.make(folder)
-    before = outside(folder, cwd)
-    try:
-        told = probe(folder, cwd)
-    finally:
-        for shut in folder.glob("locked"):
-            shut.chmod(0o700)
-    for line, done in zip(COMMANDS, told["done"], strict=True):
-        assert done["traceback"] == "", f"{line}: {done['traceback']}"
-        assert done["code"] in (0, 3), (line, done["err"])
+def holds(kind: Kind, place: Place, given: list[dict[str, Any]], before: set[tuple[str, int, int]]) -> None:
+    """What must hold for each kind."""
+    for line, done in zip(COMMANDS, given, strict=True):
+        assert done["traceback"] == "", f"{kind.name}: {line}: {done['traceback']}"
+        assert done["code"] in (0, 3), (kind.name, line, done["err"])
         harmless("stderr", done["err"])
         for form, text in json.loads(done["out"]).items() if line.startswith("pages") else [(line, done["out"])]:
             harmless(form, text)
-    answer = json.loads(json.loads(told["done"][1]["out"])["now --format json"])
-    assert kind.verdict is None or answer["verdict"]["class"] == kind.verdict
-    assert re.search(kind.says, told["done"][0]["out"])
-    assert outside(folder, cwd) == before
-    assert {p.name.split(".")[0] for p in cwd.iterdir()} <= {"h"}
+    answer = json.loads(json.loads(given[1]["out"])["now --format json"])
+    assert kind.verdict is None or answer["verdict"]["class"] == kind.verdict, kind.name
+    assert re.search(kind.says, given[0]["out"]), kind.name
+    assert outside(place) == before, kind.name
+    assert {p.name.split(".")[0] for p in place.out.iterdir()} <= {"h"}, kind.name
+    assert sum(done["seconds"] for done in given) <= MOST_S, kind.name
+
+
+@pytest.mark.parametrize("kinds", BATCHES, ids=lambda kinds: f"{kinds[0].name}..{kinds[-1].name}")
+def test_kinds(kinds: list[Kind], tmp_path: Path) -> None:
+    """A dozen kinds in one process, whose peak of memory bounds that of each."""
+    places = [Place.of(kind, tmp_path) for kind in kinds]
+    before = [outside(place) for place in places]
+    try:
+        told = probe(places, tmp_path)
+    finally:
+        for place in places:
+            place.unlock()
+    size = len(COMMANDS)
+    for n, (kind, place) in enumerate(zip(kinds, places, strict=True)):
+        holds(kind, place, told["done"][n * size : (n + 1) * size], before[n])
+    print(f"{told['seconds']:.1f} s, {told['peak_mb']:.0f} MB")
+    assert told["peak_mb"] <= MOST_MB
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_kind_alone(kind: Kind, tmp_path: Path) -> None:
+    place = Place.of(kind, tmp_path)
+    before = outside(place)
+    try:
+        told = probe([place], place.out)
+    finally:
+        place.unlock()
+    holds(kind, place, told["done"], before)
     print(f"{kind.name}: {told['seconds']:.1f} s, {told['peak_mb']:.0f} MB")
     assert told["seconds"] <= MOST_S
     assert told["peak_mb"] <= MOST_MB
