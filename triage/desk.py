@@ -256,7 +256,7 @@ def _dispatch(setup: Setup, paths: Sequence[str], dask: str | None, spool: str |
 
 def _source(row: dict[str, Any], owner: dict[str, Any]) -> dict[str, Any]:
     keys = ("path", "dialects", "bytes", "lines", "needle_lines", "events", "benign", "rejects", "clock")
-    times = {"first_ts": iso(micros(row["first_ts"])), "last_ts": iso(micros(row["last_ts"]))}
+    times = {k: iso(micros(owner.get(k, row[k]))) for k in ("first_ts", "last_ts")}  # those of the analysis, which may know the year
     return {k: row[k] for k in keys} | times | {k: owner.get(k) for k in ("host", "host_from", "job_id", "job_from", "year_from")}
 
 

@@ -8,7 +8,7 @@ DUMPS = "('flight.dump', 'flight.group', 'flight.status', 'flight.entry', 'torch
 QUERIES: dict[str, str] = {
     "source_ids": "SELECT source_id, zone FROM sources ORDER BY source_id",
     "source_paths": "SELECT source_id, path FROM sources",
-    "source_owners": "SELECT source_id, host, host_from, job_id, job_from, year_from FROM sources",
+    "source_owners": "SELECT source_id, host, host_from, job_id, job_from, year_from, first_ts, last_ts FROM sources",
     "source_spans": "SELECT source_id, first_ts, last_ts, year_from, year_shift FROM sources WHERE first_ts IS NOT NULL",
     "sources": "SELECT * FROM sources ORDER BY path, source_id",
     "coverage": "SELECT * FROM coverage ORDER BY ALL",

@@ -190,6 +190,14 @@ def test_the_same_files_twice_change_nothing(triage: Run, logs: Path, tmp_path: 
     assert (second["sources"], second["unchanged"], second["totals"]) == ([], 5, first["totals"])
 
 
+def test_the_table_shows_the_year_that_other_files_tell(triage: Run, tmp_path: Path) -> None:
+    xid = "kernel: NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus."
+    (tmp_path / "n1.log").write_text(f"Mar  2 04:00:00 n1 {xid}\n")
+    (tmp_path / "n2.log").write_text(f"2023-03-02T04:00:05+00:00 n2 {xid}\n")
+    told = triage("ingest", tmp_path / "n1.log", tmp_path / "n2.log", "--db", tmp_path / "t.duckdb", "--format", "json").json
+    assert [s["first_ts"] for s in told["sources"]] == ["2023-03-02T04:00:00Z", "2023-03-02T04:00:05Z"]
+
+
 @pytest.mark.parametrize("form", ["text", "json", "md", "html", "slack", "ticket"])
 def test_every_format_of_now_and_report(triage: Run, logs: Path, db: str, form: str) -> None:
     for done in (triage("now", logs, "--format", form), triage("report", "--last", "--db", db, "--format", form)):
