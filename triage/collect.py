@@ -153,7 +153,7 @@ def _name(scope: Scope, now: float) -> str:
 def _records(setup: Setup, bundle: Bundle) -> list[dict[str, Any]]:
     """Job records in what the bundle holds so far."""
     with Store() as store:
-        desk.read(store, [str(bundle.logs)], desk.rulebook(setup.rules), setup.zone, None)
+        desk.read(store, [str(bundle.logs)], desk.rulebook(setup.rules), setup.zone)
         rows = store.rows("job_records")
     return [{**r, "start": micros(r["start"]), "end": micros(r["end"])} for r in rows]
 

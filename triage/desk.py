@@ -17,12 +17,14 @@ from triage.store import MEMORY, Store
 if TYPE_CHECKING:
     from triage.decisions import Decision
     from triage.dispatch import Dispatch
+    from triage.hands import Hand
     from triage.history import History
     from triage.ingest import ReadAll, Report
     from triage.pipeline import Analysis
     from triage.redaction import Wish
     from triage.reports import Read
     from triage.rulebook import Rulebook
+    from triage.sources import Found
 
 Progress = Callable[[str, int], None]
 DEFAULT_DB = "triage.duckdb"
@@ -114,29 +116,33 @@ def _families(book: Rulebook) -> dict[str, str]:
     return found | {code.removesuffix(".*"): family for code, family in found.items() if code.endswith(".*")}
 
 
-def read(
-    store: Store, paths: Sequence[str], book: Rulebook, zone: str | None, progress: Progress | None, read_all: ReadAll | None = None
-) -> Report:
-    """Ingest paths, here or by `read_all`, and bring the analysis up to date."""
-    return _judged(store, paths, book, zone, progress, read_all)[0]
+def read(store: Store, paths: Sequence[str], book: Rulebook, zone: str | None) -> Report:
+    """Ingest paths in this process and bring the analysis up to date."""
+    from triage.sources import find
+
+    return _judged(store, find(paths), book, zone, None, None)[0]
 
 
 def _judged(
-    store: Store, paths: Sequence[str], book: Rulebook, zone: str | None, progress: Progress | None, read_all: ReadAll | None = None
+    store: Store, found: Found, book: Rulebook, zone: str | None, progress: Progress | None, read_all: ReadAll | None
 ) -> tuple[Report, Analysis | None]:
-    from triage import reading
     from triage.ingest import Options, ingest
     from triage.preload import preloading
-    from triage.sources import find
 
-    found, options = find(paths), Options(_families(book), zone)
-    if read_all is None and reading.worthwhile(found.sources, options):
-        read_all = reading.read_apart
     with preloading():
-        report = ingest(store, found, options, progress or (lambda _path, _size: None), read_all)
+        report = ingest(store, found, Options(_families(book), zone), progress or (lambda _path, _size: None), read_all)
     from triage.pipeline import refresh
 
     return report, refresh(store, book)
+
+
+def _by(hands: Sequence[Hand]) -> ReadAll | None:
+    """What reads: processes, where some were started."""
+    if not hands:
+        return None
+    from triage.reading import ByHands
+
+    return ByHands(hands)
 
 
 @contextmanager
@@ -169,14 +175,18 @@ def now(
     for_page  keep what a page needs beyond the answer: sources, GPU identities
     deep      read more of the lines that no dialect claims, whatever the confidence
     """
-    from triage import templates, unknown
-    from triage.answers import MAX_EVIDENCE, Question, answer, choose
-    from triage.moments import parse_time
-    from triage.pipeline import judge, load
+    from triage import hands
+    from triage.sources import find
 
-    book = rulebook(setup.rules)
-    with Store(setup.db or MEMORY) as store:
-        report, built = _judged(store, paths, book, setup.zone, progress)
+    found = find(paths)
+    with hands.started(found.sources) as processes, Store(setup.db or MEMORY) as store:
+        book = rulebook(setup.rules)
+        report, built = _judged(store, found, book, setup.zone, progress, _by(processes))
+        from triage import templates, unknown
+        from triage.answers import MAX_EVIDENCE, Question, answer, choose
+        from triage.moments import parse_time
+        from triage.pipeline import judge, load
+
         history = built.history if built else load(store, book)
         if setup.db:
             history.lemons = {r["host"] for r in store.rows("lemons")}
@@ -218,13 +228,18 @@ def ingest(
     setup: Setup, paths: Sequence[str], progress: Progress | None = None, dask: str | None = None, spool: str | None = None
 ) -> dict[str, Any]:
     """JSON of `triage ingest`; `dask` says where workers are (crew.place_of), `spool` the folder in which they land what they read."""
-    book = rulebook(setup.rules)
+    from triage import hands
+    from triage.sources import find
+
+    found = find(paths)
     dispatch = _dispatch(setup, paths, dask, spool)
-    with Store(setup.path) as store:
-        report = read(store, paths, book, setup.zone, progress, dispatch)
-        owners = {r["source_id"]: r for r in store.rows("source_owners")}
-        totals = store.rows("totals")[0]
-        mask = Mask.of(setup.hide, store)
+    with hands.started(() if dispatch else found.sources) as processes:
+        book = rulebook(setup.rules)
+        with Store(setup.path) as store:
+            report = _judged(store, found, book, setup.zone, progress, dispatch or _by(processes))[0]
+            owners = {r["source_id"]: r for r in store.rows("source_owners")}
+            totals = store.rows("totals")[0]
+            mask = Mask.of(setup.hide, store)
     data: dict[str, Any] = {
         "schema": 1,
         "db": setup.path,

@@ -102,7 +102,7 @@ def ask(logs: Path, args: Sequence[str] = (), book: Rulebook | None = None) -> d
     rules = book or load_rules()
     options = dict(zip(args[::2], args[1::2], strict=True))
     with Store() as store:
-        report = desk.read(store, [str(logs)], rules, None, None)
+        report = desk.read(store, [str(logs)], rules, None)
         analysis = pipeline.judge(pipeline.load(store, rules), rules)
         rejects = int(store.rows("reject_count")[0]["n"])
         when = parse_time(options["--at"], analysis.history.now) if "--at" in options else None

@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from os import cpu_count
 from threading import local
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from parsers import clocks
 from parsers.contract import Dialect
@@ -23,7 +23,9 @@ from triage.faults import Fault, InputFault
 from triage.intake import RECORD_TABLES, Intake, Parsed
 from triage.scanner import BLOCK, HEAD, Hasher, Scanner, UnknownKind
 from triage.sources import Found, Source, reopened
-from triage.store import Store
+
+if TYPE_CHECKING:
+    from triage.store import Store
 
 BATCH_FILES, BATCH_ROWS = 64, 50_000
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT}

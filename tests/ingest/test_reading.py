@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from parsers import DIALECTS
 from tests.ingest.tables import FAMILIES, raw, read
-from triage import reading
+from triage import desk, hands, reading
 from triage.dialects import dialects
 from triage.faults import Fault, InputFault
 from triage.ingest import Options, Report, ingest
@@ -28,9 +27,16 @@ OPTIONS = Options(FAMILIES, dialects=dialects())
 XID = "2026-03-02T04:00:{:02d}.{:06d}+00:00 qx-01 kernel: NVRM: Xid (PCI:0000:3b:00): 31, pid={}, name=x\n"
 
 
-def apart(db: Path, *paths: Path, options: Options = OPTIONS) -> Report:
-    with Store(str(db)) as store:
-        return ingest(store, find([str(p) for p in paths]), options, read_all=reading.read_apart)
+@pytest.fixture(autouse=True)
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hands, "LARGE", 0)
+
+
+def apart(db: Path, *paths: Path) -> Report:
+    found = find([str(p) for p in paths])
+    with hands.started(found.sources) as processes, Store(str(db)) as store:
+        assert processes
+        return ingest(store, found, OPTIONS, read_all=reading.ByHands(processes))
 
 
 @pytest.fixture
@@ -79,15 +85,16 @@ def test_what_is_named_and_cannot_be_read_is_one_line(tmp_path: Path) -> None:
 def test_a_process_that_is_killed_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "kern.log").write_text(XID.format(0, 0, 1))
     dies = (sys.executable, "-c", "import os, pickle, sys; pickle.load(sys.stdin.buffer); os.kill(os.getpid(), 9)")
-    monkeypatch.setattr(reading, "_COMMAND", dies)
+    monkeypatch.setattr(hands, "COMMAND", dies)
     with pytest.raises(Fault, match=r"kern\.log: the process that read it was killed"):
         apart(tmp_path / "t.duckdb", tmp_path / "kern.log")
 
 
 def test_no_process_to_be_had_is_no_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "kern.log").write_text(XID.format(0, 0, 1))
-    monkeypatch.setattr(reading, "_COMMAND", (str(tmp_path / "no-such-program"),))
-    assert apart(tmp_path / "t.duckdb", tmp_path / "kern.log").sources[0]["events"] == 1
+    monkeypatch.setattr(hands, "COMMAND", (str(tmp_path / "no-such-program"),))
+    with hands.started(find([str(tmp_path)]).sources) as processes:
+        assert processes == []
 
 
 def test_the_current_folder_is_not_searched_for_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,8 +107,8 @@ def test_the_current_folder_is_not_searched_for_modules(tmp_path: Path, monkeypa
 
 
 def test_a_process_ends_with_its_parent() -> None:
-    program = "import sys, time; from triage.reading import _Hand, Order; h = _Hand(Order({}, None, 4096, False)); "
-    program += "print(h._process.pid, flush=True); time.sleep(60)"
+    program = "import subprocess, time; from triage.hands import COMMAND; "
+    program += "print(subprocess.Popen(COMMAND, stdin=subprocess.PIPE).pid, flush=True); time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         child = int(parent.stdout.readline())
@@ -117,10 +124,18 @@ def test_a_process_ends_with_its_parent() -> None:
     pytest.fail("the process outlived its parent")
 
 
-def test_only_much_to_read_is_worth_processes(tmp_path: Path) -> None:
+def test_only_much_to_read_is_worth_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
     log = tmp_path / "kern.log"
-    log.write_bytes(b"")
-    assert not reading.worthwhile(find([str(log)]).sources, OPTIONS)
-    os.truncate(log, reading.LARGE)
-    assert reading.worthwhile(find([str(log)]).sources, OPTIONS)
-    assert not reading.worthwhile(find([str(log)]).sources, Options(FAMILIES, dialects=DIALECTS[:1]))
+    for size, some in ((0, False), (hands.LARGE - 1, False), (hands.LARGE, True)):
+        log.touch()
+        os.truncate(log, size)
+        with hands.started(find([str(log)]).sources) as processes:
+            assert bool(processes) == some
+
+
+def test_the_commands_use_them(tmp_path: Path) -> None:
+    (tmp_path / "kern.log").write_text(XID.format(0, 0, 1))
+    setup = desk.Setup(db=str(tmp_path / "t.duckdb"))
+    assert desk.ingest(setup, [str(tmp_path / "kern.log")])["events"] == 1
+    assert desk.now(desk.Setup(), [str(tmp_path / "kern.log")], None, None, None).data["rejects"] == 0

@@ -24,7 +24,7 @@ def made(book: Rulebook) -> Make:
 
     def make(path: str | Path) -> dict[str, Any]:
         with Store() as store:
-            desk.read(store, [str(path)], book, None, None)
+            desk.read(store, [str(path)], book, None)
             analysis = judge(load(store, book), book)
             decision = choose(analysis, Question())
             return report_of(analysis, decision, book, answer(analysis, book, Question(), 0), Read.of(store))

@@ -42,7 +42,7 @@ def seed(folder: Path, book: Rulebook) -> Path:
     (logs / "sacct.txt").write_text(ACCOUNTING, encoding="utf-8")
     db = folder / "fleet.duckdb"
     with Store(str(db)) as store:
-        desk.read(store, [str(logs)], book, None, None)
+        desk.read(store, [str(logs)], book, None)
     return db
 
 

@@ -32,8 +32,8 @@ def address(tmp_path_factory: pytest.TempPathFactory, book: Rulebook) -> Iterato
     db = seed(tmp_path_factory.mktemp("site"), book)
     stories = ("gpu-off-the-bus", "rack-without-power", "neighbour-job-at-risk")
     with Store(str(db)) as store:
-        desk.read(store, [str(ROOT / "samples" / "cases" / name / "logs") for name in stories], book, None, None)
-        desk.read(store, [str(ROOT / "samples" / "hostile")], book, None, None)
+        desk.read(store, [str(ROOT / "samples" / "cases" / name / "logs") for name in stories], book, None)
+        desk.read(store, [str(ROOT / "samples" / "hostile")], book, None)
     process = subprocess.Popen([*PROGRAM, "serve", "--db", str(db), "--port", "0"], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     yield process.stdout.readline().split()[0]
