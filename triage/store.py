@@ -153,13 +153,13 @@ class Store:
         return bool(tables)
 
     def _create(self) -> None:
-        for table in TABLES.values():
-            self._connection.execute(table.ddl)
-        for view in VIEWS:
-            self._connection.execute(view)
-        self._connection.execute(
-            "INSERT INTO meta SELECT 'schema', ? WHERE NOT EXISTS (SELECT 1 FROM meta WHERE name = 'schema')", [str(VERSION)]
-        )
+        """Tables, views and version at once: killed in between, there is nothing yet."""
+        with self.transaction():
+            for statement in (*(table.ddl for table in TABLES.values()), *VIEWS):
+                self._connection.execute(statement)
+            self._connection.execute(
+                "INSERT INTO meta SELECT 'schema', ? WHERE NOT EXISTS (SELECT 1 FROM meta WHERE name = 'schema')", [str(VERSION)]
+            )
 
     def _check_version(self) -> None:
         found = self.meta("schema")

@@ -11,7 +11,8 @@ import polars as pl
 import pytest
 
 from tests.engine.rows import when
-from triage.schema import TABLES
+from triage import store as store_module
+from triage.schema import TABLES, VERSION
 from triage.store import Store, StoreFault, frame_of
 
 BURST = {"burst_id": "b1", "host": "n1", "code": "xid.79", "first": when("10:00:00"), "count": 3}
@@ -143,3 +144,13 @@ def test_a_frame_with_other_columns_is_refused(path: str) -> None:
 @pytest.mark.parametrize("name", sorted(TABLES))
 def test_every_table_makes_an_empty_frame_of_its_types(name: str) -> None:
     assert dict(frame_of(TABLES[name], []).frame.schema) == TABLES[name].dtypes()
+
+
+def test_what_was_cut_while_it_was_made_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = str(tmp_path / "t.duckdb")
+    monkeypatch.setattr(store_module, "VIEWS", ("no such statement",))
+    with pytest.raises(duckdb.Error):
+        Store(path)
+    monkeypatch.undo()
+    with Store(path) as store:
+        assert store.meta("schema") == str(VERSION)
