@@ -24,7 +24,7 @@ _RAN = re.compile(r"ran for (\d{1,12}) milliseconds")
 # detected by watchdog at work: 1412, last enqueued NCCL work: 1415, last completed NCCL work: 1411
 _PROGRESS = re.compile(
     r"(?:(?:at work(?: sequence id)?|at NCCL work): (\d{1,18}+)[, ][^\n:]{0,40}?)?[Ll]ast enqueued (?:NCCL )?work: (-?\d{1,18}), "
-    r"(?:last started (?:NCCL )?work: -?\d{1,18}[^,\n]{0,60}, )?last completed (?:NCCL )?work: (-?\d{1,18})"
+    r"(?:last started (?:NCCL )?work: -?\d{1,18}+[^,\n]{0,60}+, )?last completed (?:NCCL )?work: (-?\d{1,18})"
 )
 _SIGNAL_FROM = re.compile(r"dump signal due to a collective timeout from (?:rank (\d{1,7})|this)|timeout signal from rank (\d{1,7})")
 _FAILED = "Some NCCL operations have failed or timed out"
@@ -42,7 +42,7 @@ _STORE = re.compile(
     r"|waitForInput[^\n]{0,20}|store (?:has )?timed out|failed to (?:bind|listen)"
 )
 _CONNECT = re.compile(r"connect to (?:\[([^\]\n]{1,128})\]:\d{1,6}|\(([^,\n)]{1,128}), \d{1,6}\))")
-_REASON = re.compile(r"\): ((?=[^\n])(?:[^\n.)]{0,160}+(?:\.(?! )|\)(?!: ))){0,6}+[^\n.)]{0,160}+)(?:\. |$)")
+_REASON = re.compile(r"\): ((?=[^\n])[^\n.)]{0,160}+(?:(?:\.(?! )|\)(?!: ))[^\n.)]{0,160}+){0,6}+)(?:\. |$)")
 _ADDRESS = re.compile(r"^[\d.]{7,15}$|^[0-9a-fA-F]{0,4}:[0-9a-fA-F:.%\w]{1,60}$|^localhost")
 # [0, 2] joined but didn't finish collective #12 | ranks [1] finished collective #5, but didn't join collective #6
 _JOINED = re.compile(r"\[([\d, ]{1,4000})\] joined but didn.t finish collective #(\d{1,18})")

@@ -17,8 +17,8 @@ from parsers.contract import Benign, Event, Line, LineDialect, Quality, Record, 
 # 1,02/10/2026,14:23:05,Memory #0x48,Correctable ECC,Asserted
 _SEL = re.compile(
     r"(?:^|[\s:])(?P<id>[0-9a-f]{1,5}) ?[|,] {0,2}(?P<date>\d\d/\d\d/\d{2,4}|Pre-Init ?) ?[|,](?P<time>[^|,]{1,26}+)[|,]"
-    r"(?P<sensor>[^|,]{1,82}+)[|,](?P<what>[^|,]{0,122}+(?:,(?! ?(?:A|Dea)sserted\b)[^|,]{0,122}+){0,2}+)[|,] ?(?P<way>Asserted|Deasserted)\b"
-    r"(?: ?[|,] ?(?P<reading>[^|]{1,100}))?"
+    r"(?P<sensor>[^|,]{1,82}+)[|,](?P<what>[^|,]{0,122}+(?:,(?! ?(?:A|Dea)sserted\b)[^|,]{0,122}+){0,2}+)[|,]"
+    r" ?(?P<way>Asserted|Deasserted)\b(?: ?[|,] ?(?P<reading>[^|]{1,100}))?"
 )
 # 12  | Feb-10-2026 | 14:23:05 | DIMM_A1          | Memory                      | Uncorrectable memory error ; OEM Event Data2 code = 48h
 _FREEIPMI = re.compile(

@@ -30,7 +30,7 @@ _INFINIBAND = (
     # hfi1 0000:3d:00.0: hfi1_0: set_link_state: current ACTIVE, new OFFLINE
     shape("ib.link_down", rf"{_AT}: (?P<op>hfi1_\d{{1,2}}): set_link_state: current ACTIVE, new (?P<state>OFFLINE|DN_\w{{1,12}})"),
 )
-_DRIVER_AT = rf"(?:{_AT}: [^.]{{0,60}}?)?"
+_DRIVER_AT = rf"(?:{_AT}:[^.]{{0,60}} )?"
 _MODULE = (
     # mlx5_core 0000:1c:00.0: Port module event[error]: module 0, Cable error, High Temperature
     # mlx5_port_module_event:1131:(pid 0): Port module event[error]: module 0, Cable error, High Temperature

@@ -31,7 +31,9 @@ _BUS_ERROR = re.compile(
     _ANY,
 )
 # pcieport 0000:16:02.0:    [ 5] Surprise Down Error    (First)   [14] Completion Timeout
-_BIT = re.compile(r"(?:\.[0-7]: (?:AER: )?|^) {0,8}\[ ?\d{1,2}\] {0,2}(?P<bit>[A-Z][\w/]{1,39}+(?: [\w/]{1,39}+){0,6}+)(?: {2,}+\S.{0,20})? *+$")
+_BIT = re.compile(
+    r"(?:\.[0-7]: (?:AER: )?|^) {0,8}\[ ?\d{1,2}\] {0,2}(?P<bit>[A-Z][\w/]{1,39}+(?: [\w/]{1,39}+){0,6}+)(?: {2,}+\S.{0,20})? *+$"
+)
 # pcieport 0000:16:02.0:   device [8086:347a] error status/mask=00000020/00000000
 _STATUS = re.compile(r"device \[[0-9a-f]{4}:[0-9a-f]{4}\] error status/mask=", _ANY)
 _REPORT_LINES = 10

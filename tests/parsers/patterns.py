@@ -7,7 +7,7 @@ import importlib
 import pkgutil
 import re
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
@@ -17,27 +17,23 @@ from typing import Any, NamedTuple
 
 import parsers
 import triage
-from parsers.shapes import HEAD, Shape
+from parsers.shapes import Shape
 
 CALLS = ("fullmatch", "match", "search", "finditer", "findall", "sub", "subn", "split")
 # From the one that looks at least of the text to the one that goes on after a match.
-HARDER = ("fullmatch", "match", "search", "finditer")
+HARDER = ("fullmatch", "match", "search", "split", "findall", "sub", "finditer")
 # Tables whose patterns are taken from them and then asked for the whole of a cell or of a command.
 WHOLE = frozenset({"_KINDS", "_POD_KINDS", "_NODE_KINDS", "_PIECES", "_HOSTS", "_TRES", "_COMPILED"})
-CUT = 64 << 10  # bytes; of a longer line the scanner hands on a part
-WHOLE_FILE = 1 << 20
-DOCUMENTS = frozenset(f"parsers.{name}" for name in ("flight", "json_fields", "k8s_json", "slurm_json", "torchrun"))
 MANY = "0aA_ \t.:,;-=/\"'[({<>})]|\\#x\u00e9\n"
 
 
 @dataclass(frozen=True)
 class Found:
-    """A pattern, where it stands, the call that is hardest on it, and how much text it is given."""
+    """A pattern, where it stands, and the call that is hardest on it."""
 
     place: str
     pattern: re.Pattern[str] | re.Pattern[bytes]
     call: str
-    length: int = CUT
 
     def seconds(self, text: str) -> float:
         """Processor time of the call; all matches are taken where the code takes all."""
@@ -45,8 +41,9 @@ class Found:
         pattern: re.Pattern[Any] = self.pattern
         began = time.process_time()
         if self.call == "finditer":
-            for _ in pattern.finditer(given):
-                pass
+            deque(pattern.finditer(given), maxlen=0)
+        elif self.call == "sub":
+            pattern.sub(type(given)(), given)
         else:
             getattr(pattern, self.call)(given)
         return time.process_time() - began
@@ -60,19 +57,18 @@ def modules() -> Iterator[ModuleType]:
 
 
 class _Held(NamedTuple):
-    """A pattern in a value: the length of text that it is given and, of a field, the module of its class and its name."""
+    """A pattern in a value and, where a field holds it, the module of the field's class and its name."""
 
     pattern: re.Pattern[Any]
-    length: int
     field: tuple[str, str] | None
 
 
 def _inside(value: object, depth: int = 0, held: tuple[str, str] | None = None) -> Iterator[_Held]:
     """Patterns in a value, its items and its fields."""
     if isinstance(value, re.Pattern):
-        yield _Held(value, CUT, held)
+        yield _Held(value, held)
     elif depth < 5 and isinstance(value, Shape):
-        yield from (_Held(one, HEAD, (Shape.__module__, "pattern")) for one in (value.pattern, value.told_before, value.told_after) if one)
+        yield from (_Held(one, (Shape.__module__, "pattern")) for one in (value.pattern, value.told_before, value.told_after) if one)
     elif depth < 5 and isinstance(value, dict):
         for one in (*value, *value.values()):
             yield from _inside(one, depth + 1, held)
@@ -94,10 +90,16 @@ def _calls(tree: ast.AST) -> tuple[dict[str, set[str]], list[tuple[int, str, str
         owner = node.func.value
         if isinstance(owner, ast.Name) and owner.id == "re":
             if isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str):
-                literal.append((node.lineno, node.args[0].value, node.func.attr))
+                literal.append((node.lineno, node.args[0].value, _call(node.func.attr, node.args[1:])))
         else:
-            named[owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")].add(node.func.attr)
+            named[owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")].add(_call(node.func.attr, node.args))
     return named, literal
+
+
+def _call(name: str, args: list[ast.expr]) -> str:
+    """The call as it costs: what is put in by a function or a template needs the match itself."""
+    by_text = bool(args) and isinstance(args[0], ast.Constant) and "\\" not in str(args[0].value)
+    return name if name in HARDER and (by_text or name != "sub") else "finditer"
 
 
 def collected() -> list[Found]:
@@ -116,8 +118,7 @@ def collected() -> list[Found]:
         for name, value in _names(module):
             for held in _inside(value):
                 call = "fullmatch" if name in WHOLE else calls.hardest(module.__name__, name, held, id(held.pattern) in whole)
-                given = WHOLE_FILE if module.__name__ in DOCUMENTS else held.length
-                _add(out, Found(f"{module.__name__}.{name}", held.pattern, call, given))
+                _add(out, Found(f"{module.__name__}.{name}", held.pattern, call))
     return list(out.values())
 
 
@@ -125,7 +126,7 @@ def _add(out: dict[tuple[str | bytes, int], Found], found: Found) -> None:
     """Of a pattern that is met again the harder use counts."""
     key = (found.pattern.pattern, found.pattern.flags & ~re.UNICODE)
     met = out.setdefault(key, found)
-    out[key] = replace(met, call=max(met.call, found.call, key=HARDER.index), length=max(met.length, found.length))
+    out[key] = replace(met, call=max(met.call, found.call, key=HARDER.index))
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,7 @@ def _names(module: ModuleType) -> Iterator[tuple[str, object]]:
 
 
 def _hardest(how: set[str]) -> str:
-    return max((call if call in HARDER else "finditer" for call in how), key=HARDER.index)
+    return max(how, key=HARDER.index)
 
 
 def _sample(tree: Any, stops: list[tuple[str, str]], so_far: str = "") -> str:
@@ -207,16 +208,27 @@ def _class(items: Any) -> str:
     return f"[{''.join(texts)}]" if any(texts) else r"[^\s\S]"
 
 
-def hard(found: Found, length: int) -> list[str]:
-    """Texts of a length: single characters, the fitting text and its starts again and again, each repetition run on; in a fixed order."""
+@dataclass(frozen=True)
+class Text:
+    """A text of any length: `before` once, `unit` again and again, and at the end what fits nothing."""
+
+    unit: str
+    before: str = ""
+    end: str = ""
+
+    def of(self, length: int) -> str:
+        return (self.before + self.unit * (length // len(self.unit) + 1))[: length - len(self.end)] + self.end
+
+
+def hard(found: Found) -> list[Text]:
+    """Single characters, the fitting text and its starts again and again, each repetition run on; in a fixed order."""
     stops: list[tuple[str, str]] = []
     text = found.pattern.pattern if isinstance(found.pattern.pattern, str) else found.pattern.pattern.decode("latin-1")
     unicode = re.UNICODE if isinstance(found.pattern.pattern, bytes) else 0
     whole = _sample(sre.parse(text, found.pattern.flags & ~re.DEBUG & ~unicode), stops)
     units = (whole[:1], whole, whole[:-1], whole[: len(whole) // 2], whole + "\0", *MANY, "a.", "a b ", "a=", "0:", "\0")
-    texts = [(unit * (length // len(unit) + 1))[:length] for unit in units if unit]
+    texts = [Text(unit) for unit in units if unit]
     for before, unit in stops:
         if unit:
-            texts.append((before + unit * (length // len(unit)))[: length - 1] + "\0")
-            texts.append(((before + unit * 40) * (length // (len(before) + 40 * len(unit)) + 1))[:length])
-    return texts
+            texts += [Text(unit, before, "\0"), Text(before + unit * 40)]
+    return list(dict.fromkeys(texts))
