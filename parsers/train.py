@@ -138,11 +138,13 @@ _NANO = re.compile(r"\b(?:iter|step) (\d{1,12}):? (?:train )?loss:? ([\w.+-]{1,3
 _MAXTEXT = re.compile(
     r"completed step: (\d{1,12}), seconds: ([\d.]{1,20}+)[^\nl]{0,99}+(?:(?!\bloss: )l[^\nl]{0,99}+){0,9}+loss: ([\w.+-]{1,24})"
 )
-# Epoch [1/10], Step [100/600], Loss: 0.2134 | step=100 loss=2.31
+# characters between a step and its loss; what is farther off is another's
+_LOOP_GAP = 80
 _LOSS = r"(?:\b|(?<=\btrain_))[Ll]oss[ :=]{1,3}"
+# Epoch [1/10], Step [100/600], Loss: 0.2134 | step=100 loss=2.31
 _LOOP = re.compile(
     r"\b(?:[Ss]tep|[Ii]ter|[Ii]teration)[ :=\[]{1,3}(\d{1,12}+)(?:/\d{1,12}+)?+\]?+[,:|\s]{1,4}+"
-    rf"[^\nLl]{{0,80}}+(?:(?!{_LOSS}(?:nan|inf|-?\d))[Ll][^\nLl]{{0,80}}+){{0,9}}+"
+    rf"([^\nLl]{{0,80}}+(?:(?!{_LOSS}(?:nan|inf|-?\d))[Ll][^\nLl]{{0,80}}+){{0,9}}+)"
     rf"{_LOSS}(nan|inf|-?\d[\d.]{{0,20}}(?:e[+-]?\d{{1,3}})?)\b",
 )
 _HELD_OUT = re.compile(r"(?i)eval|valid|\bval\b|test")
@@ -152,9 +154,11 @@ def _loop(text: str) -> Step | None:
     if found := _MAXTEXT.search(text):
         return Step(int(found[1]), _number(found[2]), _number(found[3]))
     found = _LOOP.search(text)
+    while found and len(found[2]) > _LOOP_GAP:
+        found = _LOOP.search(text, found.start() + 1)
     if not found or _HELD_OUT.search(text[max(0, found.start() - 40) : found.end()]):
         return None
-    return Step(int(found[1]), loss=_number(found[2]))
+    return Step(int(found[1]), loss=_number(found[3]))
 
 
 def _titan(text: str) -> Step | None:
