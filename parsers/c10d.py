@@ -11,19 +11,21 @@ from parsers.contract import Event, Line, LineDialect, Record, Window
 _TIMEOUT = "Watchdog caught collective operation timeout"
 _ENDED = "watchdog thread terminated with exception"
 _REACH = 3000
+# characters; what is longer is no reason but a trace
+_REASON_LENGTH = 160
 
 # [PG ID 0 PG GUID 3(tp) Rank 6] | [PG 3 Rank 5]
 _GROUP = re.compile(r"\[PG (?:ID )?(\d{1,7})(?: PG GUID (\w{1,80})(?:\(([^)\n]{0,120})\))?)? Rank (\d{1,7})\]")
 # [Rank 3] Watchdog caught ...
 _RANK = re.compile(r"\[Rank (\d{1,7})\]")
 _RANK_PREFIX = re.compile(r"\[rank(\d{1,7})\]:")
-_WORK = re.compile(r"WorkNCCL\(([^\n]{0,400}?)Timeout\(ms\)=(\d{1,12})\)")
+_WORK = re.compile(r"WorkNCCL\(([^\n(]{0,400}?)Timeout\(ms\)=(\d{1,12})\)")
 _FIELD = re.compile(r"(SeqNum|OpType|NumelIn|NumelOut|TensorShape)=(\[[\d, ]{0,120}\]|\w{1,60})")
 _RAN = re.compile(r"ran for (\d{1,12}) milliseconds")
 # detected by watchdog at work: 1412, last enqueued NCCL work: 1415, last completed NCCL work: 1411
 _PROGRESS = re.compile(
-    r"(?:(?:at work(?: sequence id)?|at NCCL work): (\d{1,18})[, ][^\n]{0,40}?)?[Ll]ast enqueued (?:NCCL )?work: (-?\d{1,18}), "
-    r"(?:last started (?:NCCL )?work: -?\d{1,18}[^,\n]{0,60}, )?last completed (?:NCCL )?work: (-?\d{1,18})"
+    r"(?:(?:at work(?: sequence id)?|at NCCL work): (\d{1,18}+)[, ][^\n]{0,40}?)?[Ll]ast enqueued (?:NCCL )?work: (-?\d{1,18}), "
+    r"(?:last started (?:NCCL )?work: -?\d{1,18}+[^,\n]{0,60}+, )?last completed (?:NCCL )?work: (-?\d{1,18})"
 )
 _SIGNAL_FROM = re.compile(r"dump signal due to a collective timeout from (?:rank (\d{1,7})|this)|timeout signal from rank (\d{1,7})")
 _FAILED = "Some NCCL operations have failed or timed out"
@@ -41,7 +43,8 @@ _STORE = re.compile(
     r"|waitForInput[^\n]{0,20}|store (?:has )?timed out|failed to (?:bind|listen)"
 )
 _CONNECT = re.compile(r"connect to (?:\[([^\]\n]{1,128})\]:\d{1,6}|\(([^,\n)]{1,128}), \d{1,6}\))")
-_REASON = re.compile(r"\): ([^\n]{1,160}?)(?:\. |$)")
+# SocketImpl(fd=41, addr=[gpu-0217]:50122, remote=[gpu-0201]:29500): Connection reset by peer. This may ...
+_REASON = re.compile(r"\): ((?=[^\n])[^\n.)]{0,160}+(?:(?:\.(?! )|\)(?!: ))[^\n.)]{0,160}+){0,6}+)(?:\. |$)")
 _ADDRESS = re.compile(r"^[\d.]{7,15}$|^[0-9a-fA-F]{0,4}:[0-9a-fA-F:.%\w]{1,60}$|^localhost")
 # [0, 2] joined but didn't finish collective #12 | ranks [1] finished collective #5, but didn't join collective #6
 _JOINED = re.compile(r"\[([\d, ]{1,4000})\] joined but didn.t finish collective #(\d{1,18})")
@@ -178,8 +181,8 @@ def _store(line: Line, text: str) -> Iterator[Record]:
         made.host, made.peer = _named(ends[1]), ends[2]
     elif ends := _CONNECT.search(text):
         made.peer = ends[1] or ends[2]
-    if reason := _REASON.search(text):
-        made.attrs["reason"] = reason[1]
+    if reason := next((found[1] for found in _REASON.finditer(text) if len(found[1]) <= _REASON_LENGTH), None):
+        made.attrs["reason"] = reason
     yield made
 
 

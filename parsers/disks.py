@@ -25,7 +25,7 @@ _BLOCK = (
         r" device after reset failure.{0,40})",
     ),
     # nvme0n1: I/O Cmd(0x2) @ LBA 1048576, 8 blocks, I/O Error (sct 0x2 / sc 0x81) MORE DNR
-    shape("host.io_error", rf"{_DISK}: .{{0,80}}(?P<state>I/O Error \(sct 0x\w{{1,4}} / sc 0x\w{{1,4}}\))"),
+    shape("host.io_error", r"(?<![\w!/-])(?P<disk>[\w!/-]{1,32}+): [^:]{0,80}(?P<state>I/O Error \(sct 0x\w{1,4} / sc 0x\w{1,4}\))"),
     # block nvme0n1: no available path - failing I/O
     shape("host.io_error", rf"block {_DISK}: (?P<state>no available path - failing I/O)"),
     # blk_update_request: I/O error, dev fd0, sector 0: no medium in a floppy, optical or loop drive
@@ -58,9 +58,11 @@ _FILE_SYSTEMS = (
     # EXT4-fs (sda1): Delayed block allocation failed for inode 12 at logical offset 0 with max blocks 8 with error 28
     shape("storage.full", r"EXT4-fs \((?P<disk>[\w!-]{1,32})\): (?P<state>Delayed block allocation failed) .{0,120}with error 28\b"),
     # EXT4-fs (md0): Remounting filesystem read-only   BTRFS: Remounting filesystem read-only
-    shape("host.fs_error", r"(?P<fs>[A-Za-z0-9]{2,8}(?:-fs)?)(?: \((?P<disk>[\w!-]{1,32})\))?: (?P<state>Remounting filesystem read-only)"),
+    shape(
+        "host.fs_error", r"\b(?P<fs>[A-Za-z0-9]{2,8}+(?:-fs)?)(?: \((?P<disk>[\w!-]{1,32})\))?: (?P<state>Remounting filesystem read-only)"
+    ),
     # FAT-fs (sda1): Filesystem has been set read-only
-    shape("host.fs_error", r"(?P<fs>\w{2,8}-fs) \((?P<disk>[\w!-]{1,32})\): (?P<state>Filesystem has been set read-only)"),
+    shape("host.fs_error", r"\b(?P<fs>\w{2,8}+-fs) \((?P<disk>[\w!-]{1,32})\): (?P<state>Filesystem has been set read-only)"),
     # EXT4-fs error (device sda1): ext4_find_entry:1455: inode #2: comm python3: reading directory lblock 0
     shape("host.fs_error", r"(?P<fs>EXT[234]-fs) error \(device (?P<disk>[\w!-]{1,32})\):? (?P<state>.{1,120})"),
     # EXT4-fs (sda1): I/O error while writing superblock

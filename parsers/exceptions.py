@@ -255,7 +255,7 @@ def _bare(line: Line) -> Event | None:
 
 
 _FATAL = re.compile(r"(?i)error|exception|fatal|terminat|fail|dataloader worker")
-_RECOVERED = re.compile(r"(?i)\bwarn|\bretr(?:y|ies|ying)|recover|reducing|caught")
+_RECOVERED = re.compile(r"(?i)(?=[crw])(?:\bwarn|\bretr(?:y|ies|ying)|recover|reducing|caught)")
 _ELSEWHERE = (
     "Watchdog caught", "watchdog thread terminated", "NCCL WARN", "Unexpected result", "Warning:", "Exception raised from", "SocketImpl(",
     "Detected mismatch between collectives", "onitoredBarrier", "loss scale already at minimum", ", node: ",

@@ -16,8 +16,9 @@ from parsers.contract import Benign, Event, Line, LineDialect, Quality, Record, 
 #    4 | 02/10/2026 | 14:25:12 UTC | Temperature Inlet | Upper Critical going high | Asserted | Reading 97 > Threshold 95 degrees C
 # 1,02/10/2026,14:23:05,Memory #0x48,Correctable ECC,Asserted
 _SEL = re.compile(
-    r"(?:^|[\s:])(?P<id>[0-9a-f]{1,5}) ?[|,] {0,2}(?P<date>\d\d/\d\d/\d{2,4}|Pre-Init ?) ?[|,] ?(?P<time>[^|,]{1,24}?) ?[|,] ?"
-    r"(?P<sensor>[^|,]{1,80}?) ?[|,] ?(?P<what>[^|]{0,120}?) ?[|,] ?(?P<way>Asserted|Deasserted)\b(?: ?[|,] ?(?P<reading>[^|]{1,100}))?"
+    r"(?:^|[\s:])(?P<id>[0-9a-f]{1,5}) ?[|,] {0,2}(?P<date>\d\d/\d\d/\d{2,4}|Pre-Init ?) ?[|,](?P<time>[^|,]{1,26}+)[|,]"
+    r"(?P<sensor>[^|,]{1,82}+)[|,](?P<what>[^|,]{0,122}+(?:,(?! ?(?:A|Dea)sserted\b)[^|,]{0,122}+){0,2}+)[|,]"
+    r" ?(?P<way>Asserted|Deasserted)\b(?: ?[|,] ?(?P<reading>[^|]{1,100}))?"
 )
 # 12  | Feb-10-2026 | 14:23:05 | DIMM_A1          | Memory                      | Uncorrectable memory error ; OEM Event Data2 code = 48h
 _FREEIPMI = re.compile(
@@ -67,7 +68,7 @@ _MEANINGS = (
     _means(_PCI, r".", "ipmi.event"),
     _means(
         "",
-        r"ierr|machine check|serr|perr|fatal|fail|fault|critical|hard reset|timer expired|non-recoverable|uncorrectable|nmi",
+        r"(?=[imspfchtnu])(?:[isp]err|machine check|fa(?:tal|il|ult)|critical|hard reset|timer expired|non-recoverable|uncorrectable|nmi)",
         "ipmi.event",
     ),
     _means("", r"", ""),

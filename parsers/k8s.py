@@ -52,7 +52,7 @@ _TOLD_AS_NORMAL = frozenset(
 _EVENT = re.compile(r"(?:^|[\s│|])(Normal|Warning)\s{1,40}([A-Za-z][\w./-]{2,60})\s{1,80}(\S.{0,2000})")
 # Node/kgpu-3 | pod/ft-worker-1 | Pod   ft-worker-1 (object and kind of older tables)
 _OBJECT = re.compile(
-    r"(?:^|\s)((?i:node|pod|job|pytorchjob|mpijob|workload|rayjob|jobset|replicaset|statefulset))s?(?:\.[\w.]{1,60})?/([a-z0-9][\w.-]{0,252})"
+    r"(?<!\S)((?i:(?=[jmnprsw])(?:node|pod|job|pytorchjob|mpijob|workload|rayjob|jobset|replicaset|statefulset)))s?(?:\.[\w.]{1,60})?/([a-z0-9][\w.-]{0,252})"
 )
 # Node kgpu-3 status is now: NodeNotReady | Node kgpu-3 has been rebooted, boot id: 4f1c...
 _NODE = re.compile(r"\bNode (\S{1,253}) (?:status is now|has been rebooted|event: )")

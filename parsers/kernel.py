@@ -138,8 +138,8 @@ _CRASHES = (
     # python3[6120]: segfault at 7f21a0e00000 ip 00007f22b1c40a96 sp 00007f22aa1c2d30 error 4 in libnccl.so.2[7f22b1c00000+d3d3000]
     shape(
         "host.segfault",
-        r"(?P<task>[^\[\]:]{1,40})\[(?P<pid>\d{1,10})\]: segfault at \w{1,20} ip \w{1,20} sp \w{1,20} error \w{1,8}(?:"
-        r" in (?P<state>[^\[ ]{1,120}))?",
+        r"(?<![^\s\[\]:])(?P<task>[^\s\[\]:][^\[\]:]{0,39}+)\[(?P<pid>\d{1,10})\]: segfault at \w{1,20} ip \w{1,20} sp \w{1,20}"
+        r" error \w{1,8}(?: in (?P<state>[^\[ ]{1,120}))?",
     ),
     # traps: python3[6120] general protection fault ip:7f51c20aa1b2 sp:7ffe00112240 error:0 in libc.so.6[7f51c2028000+195000]
     shape(

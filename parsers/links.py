@@ -13,12 +13,12 @@ from parsers import shapes
 from parsers.contract import Benign, Event, LineDialect, Record, Window
 from parsers.shapes import shape
 
-_AT = r"(?P<device>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
+_AT = r"(?P<device>\b[0-9a-f]{4,8}+:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
 _ANY = shapes.ANY_CASE
 
 _HCA = r"(?:mlx\d_|ibp|rocep|hfi1_|bnxt_re|qedr)\w{1,14}"
 # Intel and Broadcom print the driver's name, and the interface a second time.
-_DRIVER = r"\b(?:i40e|ixgbe|igb|igc|ice|e1000e?|bnxt_en|r8169|atlantic|be2net|qede)\b[^:]{0,30}"
+_DRIVER = r"\b(?=[ieabrq])(?:i40e|ixgbe|igb|igc|ice|e1000e?|bnxt_en|r8169|atlantic|be2net|qede)\b[^:]{0,30}"
 
 _INFINIBAND = (
     # mlx5_core 0000:1a:00.0 mlx5_1: Port: 1 Link DOWN
@@ -30,7 +30,7 @@ _INFINIBAND = (
     # hfi1 0000:3d:00.0: hfi1_0: set_link_state: current ACTIVE, new OFFLINE
     shape("ib.link_down", rf"{_AT}: (?P<op>hfi1_\d{{1,2}}): set_link_state: current ACTIVE, new (?P<state>OFFLINE|DN_\w{{1,12}})"),
 )
-_DRIVER_AT = rf"(?:{_AT}: .{{0,60}}?)?"
+_DRIVER_AT = rf"(?:{_AT}:[^.]{{0,60}} )?"
 _MODULE = (
     # mlx5_core 0000:1c:00.0: Port module event[error]: module 0, Cable error, High Temperature
     # mlx5_port_module_event:1131:(pid 0): Port module event[error]: module 0, Cable error, High Temperature
@@ -48,7 +48,7 @@ _MODULE = (
     # mlx5_core 0000:21:00.0: poll_health:825: device's health compromised - reached miss count.
     shape("ib.port_event", rf"{_DRIVER_AT}(?P<state>device's health compromised)", severity="fatal"),
     # mlx5_core 0000:21:00.0: print_health_info:430:(pid 0): Health issue observed, firmware internal error, severity(3) ERROR:
-    shape("ib.port_event", rf"{_DRIVER_AT}Health issue observed, (?P<state>[\w ]{{1,80}}), severity\(\d\) (?P<severity>\w{{1,12}})"),
+    shape("ib.port_event", rf"{_DRIVER_AT}Health issue observed, (?P<state>[\w ]{{1,80}}+), severity\(\d\) (?P<severity>\w{{1,12}})"),
     # mlx5_core 0000:21:00.0: poll_health:815: Fatal error 1 detected
     shape("ib.port_event", rf"{_AT}: .{{0,60}}poll_health.{{0,24}}: (?P<state>Fatal error \d{{1,3}} detected)", severity="fatal"),
     # mlx5_core 0000:21:00.0: print_health_info:458:(pid 0): synd 0x8: unrecoverable hardware error
@@ -62,7 +62,7 @@ _MODULE = (
     # mlx5_core 0000:21:00.0: wait_func:964:(pid 112): ENABLE_HCA(0x104) timeout. Will cause a leak of a command resource
     shape(
         "ib.port_event",
-        rf"{_DRIVER_AT}\b(?P<state>[A-Z0-9_]{{2,40}}\(0x\w{{1,4}}\)) .{{0,60}}Will cause a leak of a command resource",
+        rf"{_DRIVER_AT}\b(?P<state>[A-Z0-9_]{{2,40}}+\(0x\w{{1,4}}\)) .{{0,60}}Will cause a leak of a command resource",
         severity="fatal",
     ),
     # NETDEV WATCHDOG: ens7f0 (mlx5_core): transmit queue 4 timed out
@@ -78,12 +78,12 @@ _ETHERNET = (
     # ixgbe 0000:01:00.0 eth0: NIC Link is Down   tg3 0000:02:00.0 eno1: Link is down   mlx5_core 0000:41:00.0 enp65s0f0np0: Link down
     shape(
         "eth.link_down",
-        rf"{_AT}:? (?P<op>[\w@.-]{{1,20}}): (?:\w{{1,10}}: [\w.-]{{1,20}} )?(?P<state>(?:NIC )?Link (?:is )?down)\b",
+        rf"{_AT}:? (?P<op>[\w@.-]{{1,20}}+): (?:\w{{1,10}}: [\w.-]{{1,20}} )?(?P<state>(?:NIC )?Link (?:is )?down)\b",
         flags=_ANY,
     ),
     shape(
         "eth.link_up",
-        rf"{_AT}:? (?P<op>[\w@.-]{{1,20}}): (?:\w{{1,10}}: [\w.-]{{1,20}} )?(?P<state>(?:NIC )?Link (?:is )?up)\b",
+        rf"{_AT}:? (?P<op>[\w@.-]{{1,20}}+): (?:\w{{1,10}}: [\w.-]{{1,20}} )?(?P<state>(?:NIC )?Link (?:is )?up)\b",
         flags=_ANY,
     ),
     # igb 0000:07:00.0 eno1: igb: eno1 NIC Link is Down   e1000e: eno1 NIC Link is Down
@@ -91,13 +91,13 @@ _ETHERNET = (
     shape("eth.link_down", _DRIVER + r": (?P<op>[\w.-]{1,20}):? (?P<state>(?:NIC )?Link (?:is )?down)\b", flags=_ANY),
     shape("eth.link_up", _DRIVER + r": (?P<op>[\w.-]{1,20}):? (?P<state>(?:NIC )?Link (?:is )?up)\b", flags=_ANY),
     # bond0: (slave eth0): link status definitely down, disabling slave
-    shape("eth.link_down", r"(?P<grp>\w{1,20}): \(slave (?P<op>[\w.-]{1,20})\): (?P<state>link status definitely down)"),
-    shape("eth.link_up", r"(?P<grp>\w{1,20}): \(slave (?P<op>[\w.-]{1,20})\): (?P<state>link status definitely up)"),
+    shape("eth.link_down", r"\b(?P<grp>\w{1,20}+): \(slave (?P<op>[\w.-]{1,20})\): (?P<state>link status definitely down)"),
+    shape("eth.link_up", r"\b(?P<grp>\w{1,20}+): \(slave (?P<op>[\w.-]{1,20})\): (?P<state>link status definitely up)"),
     # bonding: bond0: link status definitely down for interface eth0, disabling it
-    shape("eth.link_down", r"(?P<grp>\w{1,20}): (?P<state>link status definitely down) for interface (?P<op>[\w.-]{1,20})"),
-    shape("eth.link_up", r"(?P<grp>\w{1,20}): (?P<state>link status definitely up) for interface (?P<op>[\w.-]{1,20})"),
+    shape("eth.link_down", r"\b(?P<grp>\w{1,20}+): (?P<state>link status definitely down) for interface (?P<op>[\w.-]{1,20})"),
+    shape("eth.link_up", r"\b(?P<grp>\w{1,20}+): (?P<state>link status definitely up) for interface (?P<op>[\w.-]{1,20})"),
     # bond0: now running without any active interface!
-    shape("eth.link_down", r"(?P<op>\w{1,20}): (?P<state>now running without any active interface)", severity="critical"),
+    shape("eth.link_down", r"\b(?P<op>\w{1,20}+): (?P<state>now running without any active interface)", severity="critical"),
     # systemd-networkd[812]: eno1: Lost carrier   dhcpcd[911]: eno1: carrier lost
     shape("eth.link_down", r"(?:^|: )(?P<op>[\w.@-]{1,20}): (?P<state>Lost carrier|carrier lost)\b", flags=_ANY),
     shape("eth.link_up", r"(?:^|: )(?P<op>[\w.@-]{1,20}): (?P<state>Gained carrier|carrier acquired)\b", flags=_ANY),

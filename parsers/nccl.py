@@ -11,12 +11,12 @@ from parsers.contract import Benign, Event, Line, LineDialect, RankRecord, Recor
 _REACH = 600  # characters before and 3000 after the marker; a line may be a megabyte
 
 # gpu-a1:51000:51400 [0] NCCL INFO ...
-_SPEAKER = re.compile(r"([A-Za-z0-9][\w.-]{0,63}):(\d{1,10}):(\d{1,10}) \[(\d{1,3})\] ")
+_SPEAKER = re.compile(r"(?<!\w)(?<!\w[.-])([A-Za-z0-9][\w.-]{0,63}+):(\d{1,10}):(\d{1,10}) \[(\d{1,3})\] ")
 # ncclCommInitRank comm 0x55aa rank 5 nranks 16 cudaDev 5 nvmlDev 5 busId ba000 commId 0x9a1f - Init COMPLETE
 _INIT = re.compile(
-    r"(?:(ncclComm\w{1,40}) )?comm (0x[0-9a-f]{1,16}) rank (\d{1,7}) n[Rr]anks (\d{1,7}) cudaDev (-?\d{1,3})"
-    r"(?: \(?nvmlDev -?\d{1,3}\)?)?(?: busId ([0-9a-fA-F:.]{1,16}))?(?: \(?commId (0x[0-9a-f]{1,16})\)?)?"
-    r"[^\n]{0,160}?- Init (COMPLETE|START)"
+    r"(?:(ncclComm\w{1,40}+) )?comm (0x[0-9a-f]{1,16}) rank (\d{1,7}) n[Rr]anks (\d{1,7}) cudaDev (-?\d{1,3}+)"
+    r"(?: \(?nvmlDev -?\d{1,3}+\)?)?+(?: busId ([0-9a-fA-F:.]{1,16}+))?+(?: \(?commId (0x[0-9a-f]{1,16}+)\)?)?+"
+    r"[^\n-]{0,99}+(?:(?!- Init (?:COMPLETE|START))-[^\n-]{0,60}+){0,3}+- Init (COMPLETE|START)"
 )
 # Init timings - ncclCommInitRank: rank 0 nranks 16 total 3.52 (kernels 0.21, alloc 0.90, bootstrap 1.10 ...)
 _INIT_TIME = re.compile(r"Init timings - (\w{1,40}): rank (\d{1,7}) nranks (\d{1,7}) total (\d{1,9}\.\d{1,4})")

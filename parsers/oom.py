@@ -22,7 +22,7 @@ _KILLED = re.compile(
 )
 _SIZE = re.compile(r"anon-rss:(?P<kib>\d{1,15})kB")
 # python3 invoked oom-killer: gfp_mask=0x100cca(GFP_HIGHUSER_MOVABLE), order=0, oom_score_adj=0
-_INVOKED = re.compile(r"(?P<task>[^\]:]{1,64}) invoked oom-killer:")
+_INVOKED = re.compile(r"(?<![^\]:])(?P<task>[^\]:]{1,64}) invoked oom-killer:")
 # Killed /system.slice/slurmstepd.scope/job_41 due to memory pressure for /system.slice being 87.2% > 60.0% for > 20s
 _PRESSURE = re.compile(r"Killed (?P<cgroup>/\S{1,300}) due to (?P<state>memory pressure|memory used)")
 # Task in /slurm/uid_1009/job_41/step_0 killed as a result of limit of /slurm/uid_1009/job_41

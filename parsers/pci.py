@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 # PCI:0000:3b:00 | 00000000:3B:00.0 | 3b:00.0 | 0000:5e:00.1
-_ADDRESS = re.compile(r"[\s(\[]*(?:PCI:)?(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([01][0-9a-f])(?:\.([0-7]))?(?![\w.:])", re.IGNORECASE)
+_ADDRESS = re.compile(r"[\s(\[]*+(?:PCI:)?(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([01][0-9a-f])(?:\.([0-7]))?(?![\w.:])", re.IGNORECASE)
 # 3b000 | 0x1a000 | 100000
 _BUS_ID = re.compile(r"(?:0x)?([0-9a-f]{1,12})", re.IGNORECASE)
 # GPU-I:05 GPU-CI:01

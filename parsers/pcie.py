@@ -12,7 +12,7 @@ from parsers import pci, shapes
 from parsers.contract import Benign, Event, Line, LineDialect, Record, Reject, Window
 from parsers.shapes import shape
 
-_AT = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
+_AT = r"\b[0-9a-f]{4,8}+:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
 _ANY = shapes.ANY_CASE
 
 # pcieport 0000:16:02.0: AER: Uncorrected (Fatal) error received: id=1610
@@ -31,7 +31,9 @@ _BUS_ERROR = re.compile(
     _ANY,
 )
 # pcieport 0000:16:02.0:    [ 5] Surprise Down Error    (First)   [14] Completion Timeout
-_BIT = re.compile(r"(?:\.[0-7]: (?:AER: )?|^) {0,8}\[ ?\d{1,2}\] {0,2}(?P<bit>[A-Z][\w/]{1,39}(?: [\w/]{1,39}){0,6})(?: {2,}\S.{0,20})? *$")
+_BIT = re.compile(
+    r"(?:\.[0-7]: (?:AER: )?|^) {0,8}\[ ?\d{1,2}\] {0,2}(?P<bit>[A-Z][\w/]{1,39}+(?: [\w/]{1,39}+){0,6}+)(?: {2,}+\S.{0,20})? *+$"
+)
 # pcieport 0000:16:02.0:   device [8086:347a] error status/mask=00000020/00000000
 _STATUS = re.compile(r"device \[[0-9a-f]{4}:[0-9a-f]{4}\] error status/mask=", _ANY)
 _REPORT_LINES = 10
@@ -55,20 +57,20 @@ _SHAPES = (
     ),
     # pcieport 0000:40:01.1: pciehp: Slot(5): Link Down   pciehp 0000:40:01.1:pcie004: Slot(5): Link Down event
     shape(
-        "pcie.link_down", rf"(?P<device>{_AT})\S{{0,12}}: (?:pciehp: )?Slot\((?P<slot>[\w-]{{1,12}})\): (?P<state>Link Down)", flags=_ANY
+        "pcie.link_down", rf"(?P<device>{_AT})\S{{0,12}}: (?:pciehp: )?Slot\((?P<slot>[\w-]{{1,12}}+)\): (?P<state>Link Down)", flags=_ANY
     ),
     # pcieport 0000:40:01.1: pciehp: Slot(5): Card not present
     shape(
         "pcie.link_down",
-        rf"(?P<device>{_AT})\S{{0,12}}: (?:pciehp: )?Slot\((?P<slot>[\w-]{{1,12}})\): "
+        rf"(?P<device>{_AT})\S{{0,12}}: (?:pciehp: )?Slot\((?P<slot>[\w-]{{1,12}}+)\): "
         rf"(?P<state>Card not present|Cannot train link|No link)\b",
         before=r"Slot\((?P<slot>[\w-]{1,12})\): Link Down",
         flags=_ANY,
     ),
     # nvme 0000:3d:00.0: Unable to change power state from D3cold to D0, device inaccessible
-    shape("pcie.link_down", rf"(?P<device>{_AT}): .{{0,80}}(?P<state>device inaccessible)", flags=_ANY),
+    shape("pcie.link_down", rf"(?P<device>{_AT}): [^:]{{0,80}}(?P<state>device inaccessible)", flags=_ANY),
     # mlx5_core 0000:21:00.0: not ready 65535ms after bus reset; giving up
-    shape("pcie.link_down", rf"(?P<device>{_AT}): (?P<state>not ready \d{{1,7}}ms after [\w -]{{1,30}}; giving up)", flags=_ANY),
+    shape("pcie.link_down", rf"(?P<device>{_AT}): (?P<state>not ready \d{{1,7}}ms after [\w -]{{1,30}}+; giving up)", flags=_ANY),
 )
 
 

@@ -27,7 +27,7 @@ WAITING = frozenset("PENDING CONFIGURING REQUEUE_HOLD REQUEUE_FED RESV_DEL_HOLD 
 # 123 | 123_4 | 123_[1-10%2] | 123+0
 JOB_ID = re.compile(r"\d{1,12}(?:_(?:\d{1,9}|\[[^\]|]{1,200}\]?))?(?:\+\d{0,5})?")
 # 123.batch | 123_4.0 | 123+0.extern
-STEP_ID = re.compile(r"\d{1,12}(?:_\d{1,9})?(?:\+\d{1,5})?\.[\w+]{1,40}")
+STEP_ID = re.compile(r"\d{1,12}+(?:_\d{1,9}+)?+(?:\+\d{1,5}+)?+\.[\w+]{1,40}")
 # 2-02:20:48 | 01:36:48 | 36:48.120
 _ELAPSED = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,6}):)?(\d{1,6}):(\d{1,2}(?:\.\d{1,9})?)")
 _LIST = 64 << 10

@@ -9,7 +9,9 @@ from parsers.contract import Event, LineDialect, Record, Window
 
 _TEXT, _BEFORE = 400, 60
 # error: [job 5120] epilog failed status=1:0 | error: prolog failed: rc:256 output:mount: no such device
-_SCRIPT = re.compile(r"(?:\[?[Jj]ob(?:Id=| )?(?P<job>\d{1,12})\]?:? )?(?P<why>(?:task )?(?:[Pp]rolog|[Ee]pilog) failed.{0,200})")
+_SCRIPT = re.compile(
+    r"(?=\[?[EJPejpt])(?:\[?[Jj]ob(?:Id=| )?(?P<job>\d{1,12}+)\]?+:?+ )?(?P<why>(?:task )?(?:[Pp]rolog|[Ee]pilog) failed.{0,200})"
+)
 # spank-epilog: error: pyxis: mkdir: cannot create directory '/opt/data': Permission denied
 _SPANK = re.compile(r"spank-(?:prolog|epilog): error: (?P<why>.{1,300})")
 # Could not launch job 123 and not able to requeue it, cancelling job

@@ -43,7 +43,7 @@ _LUSTRE = (
     # Lustre: data-MDT0000: haven't heard from client 6f0c... (at 10.8.9.7@o2ib) in 227 seconds. I think it's dead ...
     shape(
         "storage.evicted",
-        r"(?P<target>[\w-]{1,80}): (?P<state>haven't heard from client) \S{1,80} \(at "
+        r"(?<![\w-])(?P<target>[\w-]{1,80}+): (?P<state>haven't heard from client) \S{1,80} \(at "
         r"(?P<host>[\w.:]{1,60})@\w{1,12}\) in (?P<duration_s>\d{1,7}) seconds",
     ),
     # LustreError: ... lock callback timer expired after 100s: evicting client at 10.8.9.7@o2ib  ns: ...

@@ -135,11 +135,17 @@ _NANO = re.compile(r"\b(?:iter|step) (\d{1,12}):? (?:train )?loss:? ([\w.+-]{1,3
 
 
 # completed step: 10, seconds: 2.301, TFLOP/s/device: 300.1, Tokens/s/device: 5000.2, loss: 9.100
-_MAXTEXT = re.compile(r"completed step: (\d{1,12}), seconds: ([\d.]{1,20})[^\n]{0,200}?\bloss: ([\w.+-]{1,24})")
+_MAXTEXT = re.compile(
+    r"completed step: (\d{1,12}), seconds: ([\d.]{1,20}+)[^\nl]{0,99}+(?:(?!\bloss: )l[^\nl]{0,99}+){0,9}+loss: ([\w.+-]{1,24})"
+)
+# characters between a step and its loss; what is farther off is another's
+_LOOP_GAP = 80
+_LOSS = r"(?:\b|(?<=\btrain_))[Ll]oss[ :=]{1,3}"
 # Epoch [1/10], Step [100/600], Loss: 0.2134 | step=100 loss=2.31
 _LOOP = re.compile(
-    r"\b(?:[Ss]tep|[Ii]ter|[Ii]teration)[ :=\[]{1,3}(\d{1,12})(?:/\d{1,12})?\]?[,:|\s]{1,4}([^\n]{0,80}?)"
-    r"\b(?:train[ _])?[Ll]oss[ :=]{1,3}(nan|inf|-?\d[\d.]{0,20}(?:e[+-]?\d{1,3})?)\b",
+    r"\b(?:[Ss]tep|[Ii]ter|[Ii]teration)[ :=\[]{1,3}(\d{1,12}+)(?:/\d{1,12}+)?+\]?+[,:|\s]{1,4}+"
+    rf"([^\nLl]{{0,80}}+(?:(?!{_LOSS}(?:nan|inf|-?\d))[Ll][^\nLl]{{0,80}}+){{0,9}}+)"
+    rf"{_LOSS}(nan|inf|-?\d[\d.]{{0,20}}(?:e[+-]?\d{{1,3}})?)\b",
 )
 _HELD_OUT = re.compile(r"(?i)eval|valid|\bval\b|test")
 
@@ -148,6 +154,8 @@ def _loop(text: str) -> Step | None:
     if found := _MAXTEXT.search(text):
         return Step(int(found[1]), _number(found[2]), _number(found[3]))
     found = _LOOP.search(text)
+    while found and len(found[2]) > _LOOP_GAP:
+        found = _LOOP.search(text, found.start() + 1)
     if not found or _HELD_OUT.search(text[max(0, found.start() - 40) : found.end()]):
         return None
     return Step(int(found[1]), loss=_number(found[3]))
@@ -197,7 +205,7 @@ _UNEXPECTED = re.compile(
 # Rank 5, node train-3, device 5, iteration #12: First rerun: unexpected result is reproducible ...
 _RERUN = re.compile(r"Rank (\d{1,7}), node (\S{1,128}), device (\d{1,4}), iteration #?(\d{1,12}): ([^\n]{1,300})")
 # Rank 3: found NaN in local grad norm ... Device: 3, node: gpu-12
-_FOUND = re.compile(r"(?:[Rr]ank (\d{1,7}): ?)?found (?:NaN|Inf)[^\n]{1,160}?Device: (\d{1,4}), node: (\S{1,128})")
+_FOUND = re.compile(r"(?:[Rr]ank (\d{1,7}): ?)?found (?:NaN|Inf)[^\n:]{1,160}+(?<=Device): (\d{1,4}), node: (\S{1,128})")
 _FLOOR = re.compile(
     r"loss scale already at minimum|[Ll]oss scale (?:has )?reached (?:its )?minimum|minimum loss scale reached",
     re.IGNORECASE,
@@ -234,11 +242,10 @@ def _numbers(line: Line, text: str) -> Iterator[Record]:
 
 
 _SAVED = re.compile(
-    r"(?i)successfully saved checkpoint|\b(?:saved|wrote|finished saving)(?: the| a| model| global| async| distributed){0,2} checkpoint"
-    r"|checkpoint \S{0,200} ?(?:is ready now|(?:was |has been |is )?(?:successfully )?saved)|checkpoint saved"
-    r"|checkpoint save \([^\n]{0,80}finalized"
-    r"|checkpoint save for [^\n]{0,300} finalized successfully|model weights saved in|Global Checkpoint Save"
-    r"|checkpoint[^\n]{0,40} saved (?:in|to) "
+    r"(?i)(?=[cfgmsw])(?:successfully saved checkpoint"
+    r"|\b(?:saved|wrote|finished saving)(?: the| a| model| global| async| distributed){0,2} checkpoint"
+    r"|checkpoint(?: (?:\S{0,200}+ )?(?:is ready now|(?:was |has been |is )?(?:successfully )?saved)| save \([^\n]{0,80}finalized"
+    r"| save for [^\n]{0,300} finalized successfully|[^\n]{0,40} saved (?:in|to) )|model weights saved in|Global Checkpoint Save)"
 )
 _SAVING = re.compile(
     r"(?i)\bsaving (?:the |model |a )?checkpoint|about to be saved|saving model to '|Scheduled async checkpoint save"
@@ -249,10 +256,11 @@ _LOADED = re.compile(
     r"| training){0,3} checkpoint|checkpoint loaded"
 )
 _LOADING = re.compile(r"(?i)\bloading (?:the |a )?checkpoint|loading checkpoint from")
-_NOT = re.compile(r"(?i)\b(?:fail(?:ed|ure)?|unable|could not|cannot|can't|error|not found|will not|no checkpoint|skipp\w{1,4})\b")
+_NOT = re.compile(
+    r"(?i)\b(?=[cefnsuw])(?:fail(?:ed|ure)?|unable|could not|cannot|can't|error|not found|will not|no checkpoint|skipp\w{1,4})\b"
+)
 _WHERE = re.compile(
-    r"(?i)(?:at |from |for )?(?:iteration|global[_ ]step|step)[ _=:]{0,12}(\d{1,12})|checkpoint-(\d{1,12})|iter_(\d{1,12})"
-    r"|step[=_-](\d{1,12})|Iteration: (\d{1,12})"
+    r"(?i)(?=[cgis])(?:(?:iteration|global[_ ]step|step)[ _=:]{0,12}(\d{1,12})|checkpoint-(\d{1,12})|iter_(\d{1,12})|step[=_-](\d{1,12}))"
 )
 _TOOK = re.compile(r"(?i)\b(?:took|in|duration:?) {0,4}([\d.]{1,16}) ?(ms|s\b|sec)")
 _TO = re.compile(r"(?:to|in|from) ['\"]?(/\S{1,300}|\S{1,200}/\S{1,200})")

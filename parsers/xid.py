@@ -14,7 +14,7 @@ from parsers.contract import Benign, Event, Line, LineDialect, Record, Reject, W
 
 # NVRM: Xid (PCI:0000:3b:00 GPU-I:05 GPU-CI:01): 13, pid=812, name=python3, Graphics SM Warp Exception on (GPC 1, TPC 2, SM 0): ...
 # NVRM: Xid (0000:3b:00): 154 GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)
-_XID = re.compile(r"(?<!S)Xid \((?:PCI:)?(?P<at>[0-9A-Fa-f:.]{4,17})(?P<mig>[^()]{0,40})\): (?P<number>\d{1,4})(?![^\s,.\"\\'])[,.]? ?")
+_XID = re.compile(r"(?<!S)Xid \((?:PCI:)?(?P<at>[0-9A-Fa-f:.]{4,17}+)(?P<mig>[^()]{0,40})\): (?P<number>\d{1,4})(?![^\s,.\"\\'])[,.]? ?")
 # pid=812, name=python3,   pid='<unknown>', name=<unknown>,   pid=812,
 _PROCESS = re.compile(r"pid='?(?P<pid>\d{1,10}|<unknown>)'?(?:,? name='?(?P<name>[^,']{0,200})'?)?(?:, ?|$)")
 # nvidia-nvswitch1: SXid (PCI:0000:0a:00.0): 20034, Fatal, Link 31 LTSSM Fault Up
@@ -52,10 +52,10 @@ _NVLINK = re.compile(
 # Contained: CE User Channel (0x9). RST: No, D-RST: No
 _CONTAIN = re.compile(r"(?P<state>Contained|Uncontained): (?P<unit>[^.]{1,80})(?:\. RST: (?P<rst>Yes|No))?(?:, D-RST: (?P<d_rst>Yes|No))?")
 # Timeout after 6s of waiting for RPC response from GPU4 GSP! Expected function 76 (GSP_RM_CONTROL) (0x20801813 0x4c).
-_GSP = re.compile(r"(?:after (?P<duration_s>\d{1,6})s of .{0,80})?[Ee]xpected function (?P<function>\d{1,6}) \((?P<state>\w{1,60})\)")
+_GSP = re.compile(r"(?:after (?P<duration_s>\d{1,6})s of .{0,80}! )?[Ee]xpected function (?P<function>\d{1,6}) \((?P<state>\w{1,60})\)")
 # RLW_RXPIPE Nonfatal XC1 i2 Link 07 (0x0409a0c6 0x00000010 ...)   NETIR_LINK_EVT  Fatal   XC 0 i 1 Link 09 [0x0000000a]
 _NVLINK5 = re.compile(
-    r"(?P<state>[A-Z][A-Z0-9_/]{1,40}) {1,8}(?P<severity>Fatal|Nonfatal|Non-fatal) {1,8}XC ?(?P<xc>\d) i ?(?P<instance>\d{1,2})"
+    r"\b(?P<state>[A-Z][A-Z0-9_/]{1,40}+) {1,8}(?P<severity>Fatal|Nonfatal|Non-fatal) {1,8}XC ?(?P<xc>\d) i ?(?P<instance>\d{1,2})"
     r" Link (?P<link>-?\d{1,3})(?: [(\[](?P<registers>0x[0-9a-fA-Fx ]{1,120}))?"
 )
 # GPU recovery action changed from 0x0 (None) to 0x4 (Drain and Reset)

@@ -18,7 +18,6 @@ MOST_BLAMED = 16
 _TRAINING = re.compile(
     r"torch|nccl|c10d|distributed|megatron|deepspeed|train|dataloader|checkpoint|pipeline|optimizer|autograd|fsdp|all_?reduce|all_?gather|"
     r"reduce_?scatter|isend|irecv|send_|recv_|barrier|broadcast|forward|backward",
-    re.IGNORECASE,
 )
 # wait (threading.py:320): of an idle helper every frame is of the interpreter's own code
 _OWN = re.compile(r"[\w<>.]{1,80} \((?:threading|queue|selectors|socket|thread|connection|_base|socketserver)\.py:\d{1,7}\)")
@@ -102,7 +101,7 @@ def is_training(thread: str | None, doing: str | None, state: str) -> bool:
     """Whether a thread does the job's work: the main one, the current one, or one in frames of training; not an idle helper."""
     if thread == "MainThread" or doing == "current":
         return True
-    return bool(_TRAINING.search(state[:4000])) and not all(_OWN.fullmatch(frame) for frame in state[:4000].split(" < "))
+    return bool(_TRAINING.search(state[:4000].lower())) and not all(_OWN.fullmatch(frame) for frame in state[:4000].split(" < "))
 
 
 def _kind(stack: Stack) -> str:

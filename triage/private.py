@@ -78,7 +78,7 @@ def _is_serial(text: str) -> bool:
 
 
 _FLAG = re.ASCII | re.IGNORECASE
-_KEYS = "password|passwd|passphrase|pwd|secret|token|credential|api[_-]?key|access[_-]?key|private[_-]?key|auth[_-]?key|apikey|(?<=_)key"
+_KEYS = "pass(?:word|wd|phrase)|pwd|secret|token|credential|(?:api|access|private|auth)[_-]?key|(?<=_)key"
 _FLAGS = "(?<=--password) |(?<=--token) |(?<=--api-key) |(?<=--secret) "
 _USERS = "user|userid|user_?name|login|logname|ruser|submitter|owner|uid|auid|requested_by|job_user"
 _IS = r"[\"']?\s{0,4}[:=]\s{0,4}[\"']?"

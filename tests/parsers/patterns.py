@@ -6,60 +6,78 @@ import ast
 import importlib
 import pkgutil
 import re
-from collections import defaultdict
+import time
+from collections import defaultdict, deque
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from re import _parser as sre  # type: ignore[attr-defined]
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import parsers
 import triage
-from parsers.shapes import HEAD, Shape
+from parsers.shapes import Shape
 
 CALLS = ("fullmatch", "match", "search", "finditer", "findall", "sub", "subn", "split")
-ANCHORED = {"fullmatch", "match"}
+# From the one that looks at least of the text to the one that goes on after a match.
+HARDER = ("fullmatch", "match", "search", "split", "findall", "sub", "finditer")
 # Tables whose patterns are taken from them and then asked for the whole of a cell or of a command.
-WHOLE = frozenset({"_KINDS", "_PIECES", "_HOSTS", "_TRES", "_COMPILED"})
-CUT = 64 << 10  # bytes; of a longer line the scanner hands on a part
-WHOLE_FILE = 1 << 20
-DOCUMENTS = frozenset(f"parsers.{name}" for name in ("flight", "json_fields", "k8s_json", "slurm_json", "torchrun"))
+WHOLE = frozenset({"_KINDS", "_POD_KINDS", "_NODE_KINDS", "_PIECES", "_HOSTS", "_TRES", "_COMPILED"})
 MANY = "0aA_ \t.:,;-=/\"'[({<>})]|\\#x\u00e9\n"
 
 
 @dataclass(frozen=True)
 class Found:
-    """A pattern, where it stands, the call that is hardest on it, and how much text it is given."""
+    """A pattern, where it stands, and the call that is hardest on it."""
 
     place: str
     pattern: re.Pattern[str] | re.Pattern[bytes]
     call: str
-    length: int = CUT
+
+    def seconds(self, text: str) -> float:
+        """Processor time of the call; all matches are taken where the code takes all."""
+        given: Any = text.encode("utf-8") if isinstance(self.pattern.pattern, bytes) else text
+        pattern: re.Pattern[Any] = self.pattern
+        began = time.process_time()
+        if self.call == "finditer":
+            deque(pattern.finditer(given), maxlen=0)
+        elif self.call == "sub":
+            pattern.sub(type(given)(), given)
+        else:
+            getattr(pattern, self.call)(given)
+        return time.process_time() - began
 
 
 def modules() -> Iterator[ModuleType]:
     for package in (parsers, triage):
-        for info in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not info.name.endswith("__main__"):
                 yield importlib.import_module(info.name)
 
 
-def _inside(value: object, depth: int = 0) -> Iterator[tuple[re.Pattern[Any], int]]:
-    """Patterns in a value, its items and its fields, with the length of text that each is given."""
+class _Held(NamedTuple):
+    """A pattern in a value and, where a field holds it, the module of the field's class and its name."""
+
+    pattern: re.Pattern[Any]
+    field: tuple[str, str] | None
+
+
+def _inside(value: object, depth: int = 0, held: tuple[str, str] | None = None) -> Iterator[_Held]:
+    """Patterns in a value, its items and its fields."""
     if isinstance(value, re.Pattern):
-        yield value, CUT
+        yield _Held(value, held)
     elif depth < 5 and isinstance(value, Shape):
-        yield from ((one, HEAD) for one in (value.pattern, value.told_before, value.told_after) if one)
+        yield from (_Held(one, (Shape.__module__, "pattern")) for one in (value.pattern, value.told_before, value.told_after) if one)
     elif depth < 5 and isinstance(value, dict):
         for one in (*value, *value.values()):
-            yield from _inside(one, depth + 1)
+            yield from _inside(one, depth + 1, held)
     elif depth < 5 and isinstance(value, list | tuple | set | frozenset):
         for one in value:
-            yield from _inside(one, depth + 1)
+            yield from _inside(one, depth + 1, held)
     elif depth < 5 and is_dataclass(value) and not isinstance(value, type):
         for field in fields(value):
-            yield from _inside(getattr(value, field.name, None), depth + 1)
+            yield from _inside(getattr(value, field.name, None), depth + 1, (type(value).__module__, field.name))
 
 
 def _calls(tree: ast.AST) -> tuple[dict[str, set[str]], list[tuple[int, str, str]]]:
@@ -72,34 +90,60 @@ def _calls(tree: ast.AST) -> tuple[dict[str, set[str]], list[tuple[int, str, str
         owner = node.func.value
         if isinstance(owner, ast.Name) and owner.id == "re":
             if isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str):
-                literal.append((node.lineno, node.args[0].value, node.func.attr))
+                literal.append((node.lineno, node.args[0].value, _call(node.func.attr, node.args[1:])))
         else:
-            named[owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")].add(node.func.attr)
+            named[owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")].add(_call(node.func.attr, node.args))
     return named, literal
+
+
+def _call(name: str, args: list[ast.expr]) -> str:
+    """The call as it costs: what is put in by a function or a template needs the match itself."""
+    by_text = bool(args) and isinstance(args[0], ast.Constant) and "\\" not in str(args[0].value)
+    return name if name in HARDER and (by_text or name != "sub") else "finditer"
 
 
 def collected() -> list[Found]:
     """Each pattern once, with its hardest call: one that is only ever matched at the start is not searched for."""
     loaded = list(modules())
-    everywhere: defaultdict[str, set[str]] = defaultdict(set)
-    own: dict[str, dict[str, set[str]]] = {}
+    calls = _Calls({}, defaultdict(set))
     out: dict[tuple[str | bytes, int], Found] = {}
     for module in loaded:
-        named, literal = _calls(ast.parse(Path(str(module.__file__)).read_text()))
-        own[module.__name__] = named
-        for name, how in named.items():
-            everywhere[name] |= how
+        calls.own[module.__name__], literal = _calls(ast.parse(Path(str(module.__file__)).read_text()))
+        for name, how in calls.own[module.__name__].items():
+            calls.everywhere[name] |= how
         for number, text, call in literal:
-            out.setdefault((text, 0), Found(f"{module.__name__}:{number}", re.compile(text), call))
+            _add(out, Found(f"{module.__name__}:{number}", re.compile(text), _hardest({call})))
     for module in loaded:
+        whole = {id(held.pattern) for name, value in _names(module) if name in WHOLE for held in _inside(value)}
         for name, value in _names(module):
-            for pattern, length in _inside(value):
-                key = (pattern.pattern, pattern.flags)
-                if key not in out:
-                    how = own[module.__name__].get(name) or everywhere.get(name) or {"search"}
-                    given = WHOLE_FILE if module.__name__ in DOCUMENTS else length
-                    out[key] = Found(f"{module.__name__}.{name}", pattern, _hardest(name, how), given)
+            for held in _inside(value):
+                call = "fullmatch" if name in WHOLE else calls.hardest(module.__name__, name, held, id(held.pattern) in whole)
+                _add(out, Found(f"{module.__name__}.{name}", held.pattern, call))
     return list(out.values())
+
+
+def _add(out: dict[tuple[str | bytes, int], Found], found: Found) -> None:
+    """Of a pattern that is met again the harder use counts."""
+    key = (found.pattern.pattern, found.pattern.flags & ~re.UNICODE)
+    met = out.setdefault(key, found)
+    out[key] = replace(met, call=max(met.call, found.call, key=HARDER.index))
+
+
+@dataclass(frozen=True)
+class _Calls:
+    """How patterns are called by the names that they have: in each module, and anywhere."""
+
+    own: dict[str, dict[str, set[str]]]
+    everywhere: defaultdict[str, set[str]]
+
+    def hardest(self, module: str, name: str, held: _Held, is_whole: bool) -> str:
+        if how := self.own[module].get(name):
+            return _hardest(how)
+        if is_whole:
+            return "fullmatch"
+        if held.field and (how := self.own.get(held.field[0], {}).get(held.field[1]) or self.everywhere.get(held.field[1])):
+            return _hardest(how)
+        return _hardest(self.everywhere.get(name) or {"finditer"})
 
 
 def _names(module: ModuleType) -> Iterator[tuple[str, object]]:
@@ -110,8 +154,8 @@ def _names(module: ModuleType) -> Iterator[tuple[str, object]]:
             yield from vars(value).items()
 
 
-def _hardest(name: str, how: set[str]) -> str:
-    return "fullmatch" if name in WHOLE else "match" if how <= ANCHORED else "search"
+def _hardest(how: set[str]) -> str:
+    return max(how, key=HARDER.index)
 
 
 def _sample(tree: Any, stops: list[tuple[str, str]], so_far: str = "") -> str:
@@ -164,16 +208,27 @@ def _class(items: Any) -> str:
     return f"[{''.join(texts)}]" if any(texts) else r"[^\s\S]"
 
 
-def hard(found: Found, length: int) -> list[str]:
-    """Texts of a length: single characters, the fitting text and its starts again and again, each repetition run on; in a fixed order."""
+@dataclass(frozen=True)
+class Text:
+    """A text of any length: `before` once, `unit` again and again, and at the end what fits nothing."""
+
+    unit: str
+    before: str = ""
+    end: str = ""
+
+    def of(self, length: int) -> str:
+        return (self.before + self.unit * (length // len(self.unit) + 1))[: length - len(self.end)] + self.end
+
+
+def hard(found: Found) -> list[Text]:
+    """Single characters, the fitting text and its starts again and again, each repetition run on; in a fixed order."""
     stops: list[tuple[str, str]] = []
     text = found.pattern.pattern if isinstance(found.pattern.pattern, str) else found.pattern.pattern.decode("latin-1")
     unicode = re.UNICODE if isinstance(found.pattern.pattern, bytes) else 0
     whole = _sample(sre.parse(text, found.pattern.flags & ~re.DEBUG & ~unicode), stops)
     units = (whole[:1], whole, whole[:-1], whole[: len(whole) // 2], whole + "\0", *MANY, "a.", "a b ", "a=", "0:", "\0")
-    texts = [(unit * (length // len(unit) + 1))[:length] for unit in units if unit]
+    texts = [Text(unit) for unit in units if unit]
     for before, unit in stops:
         if unit:
-            texts.append((before + unit * (length // len(unit)))[: length - 1] + "\0")
-            texts.append(((before + unit * 40) * (length // (len(before) + 40 * len(unit)) + 1))[:length])
-    return texts
+            texts += [Text(unit, before, "\0"), Text(before + unit * 40)]
+    return list(dict.fromkeys(texts))
