@@ -13,8 +13,10 @@ from parsers import shapes
 from parsers.contract import Benign, Event, LineDialect, Record, Window
 from parsers.shapes import shape
 
-_OOPS = r"BUG: unable to handle|BUG: kernel |kernel BUG at |\bOops: |Unable to handle kernel |general protection fault,"
-r" |general protection fault: "
+_OOPS = (
+    r"BUG: unable to handle|BUG: kernel |kernel BUG at |\bOops: |Unable to handle kernel |general protection fault,"
+    r" |general protection fault: "
+)
 
 _MEMORY = (
     # mce: [Hardware Error]: Machine check events logged

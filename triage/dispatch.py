@@ -15,7 +15,7 @@ from triage.faults import Fault
 from triage.ingest import Older, Options, Reader, lengths_of, unreadable
 from triage.intake import Parsed
 from triage.landing import Landed, Landing
-from triage.sources import Source
+from triage.sources import Source, file_of
 from triage.worker import Done, File, Member, Order, Task, order_of
 
 BATCH_BYTES, BATCH_FILES = 32 << 20, 64
@@ -107,7 +107,7 @@ def _landed(crew: Crew, order: Order, tasks: Sequence[Task], landing: Landing, s
 
 def _ordered(source: Source, order: Order) -> _Ordered:
     """The file of a source, and the name of its reading in the file's present state."""
-    file = _file_of(source.path)
+    file = file_of(source.path)
     if file is None:
         return _Ordered(source)
     stat = os.stat(file)
@@ -115,12 +115,6 @@ def _ordered(source: Source, order: Order) -> _Ordered:
     state = (source.path, os.path.realpath(file), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
     name = blake3.blake3(repr((state, order.families, order.zone, order.program, order.dialects)).encode()).hexdigest(length=16)
     return _Ordered(source, file, suffix, name)
-
-
-def _file_of(path: str) -> str | None:
-    """The regular file that holds a source: its path, or the part before a !member; None for pipes."""
-    ends = [len(path), *(at for at, sign in enumerate(path) if sign == "!")]
-    return next((path[:end] for end in ends if path != "-" and Path(path[:end]).is_file()), None)
 
 
 def _tasks(ordered: Iterable[_Ordered], older: Older) -> list[Task]:

@@ -64,10 +64,17 @@ def find(paths: Iterable[str]) -> Found:
 
 def reopened(path: str) -> Source | None:
     """A source that was found before, by its path; None when it is not there any more."""
+    file = file_of(path)
     try:
-        return next((s for s in find([path.split("!", 1)[0]]).sources if s.path == path), None) if path != "-" else None
+        return next((s for s in find([file]).sources if s.path == path), None) if file else None
     except (InputFault, OSError, EOFError):
         return None
+
+
+def file_of(path: str) -> str | None:
+    """The regular file that holds a source: its path, or the part before a !member; None for pipes."""
+    ends = [len(path), *(at for at, sign in enumerate(path) if sign == "!")]
+    return next((path[:end] for end in ends if path != "-" and Path(path[:end]).is_file()), None)
 
 
 def _expand(name: str) -> list[str]:

@@ -49,7 +49,9 @@ def own_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_the_rows_are_those_of_one_process(tmp_path: Path) -> None:
-    paths = [SAMPLES / name for name in ("flight", "xid", "slurmctld", "nccl")] + [SAMPLES / "cases" / "gpu-off-the-bus" / "logs"]
+    odd = tmp_path / "odd!name.log"
+    odd.write_text(XID.format(0, 0, 1))
+    paths = [odd, *(SAMPLES / name for name in ("flight", "xid", "slurmctld", "nccl")), SAMPLES / "cases" / "gpu-off-the-bus" / "logs"]
     read(tmp_path / "one.duckdb", [paths])
     apart(tmp_path / "two.duckdb", *paths)
     assert raw(tmp_path / "two.duckdb") == raw(tmp_path / "one.duckdb")
