@@ -35,6 +35,7 @@ def test_killed_ingest(times: int, size: int, hosts: int, tmp_path: Path) -> Non
     assert hits >= times // 2
 
 
+@pytest.mark.slow
 def test_killed_again_and_again(tmp_path: Path) -> None:
     """Runs that never end by themselves: each goes on from what the one before left."""
     folder, calm, db = logs.write(tmp_path / "logs", 10 << 20, 20), tmp_path / "calm.duckdb", tmp_path / "killed.duckdb"
@@ -46,7 +47,9 @@ def test_killed_again_and_again(tmp_path: Path) -> None:
     assert kills.digests(db) == kills.digests(calm)
 
 
-@pytest.mark.parametrize("command", ["incidents", "report --last --format html", "stats"])
+@pytest.mark.parametrize(
+    "command", ["incidents", *(pytest.param(c, marks=pytest.mark.slow) for c in ("report --last --format html", "stats"))]
+)
 def test_killed_analysis(command: str, tmp_path: Path) -> None:
     """A stale analysis is rebuilt by whatever reads next; killed in it, the next one rebuilds it."""
     folder, calm, db = logs.write(tmp_path / "logs", 4 << 20, 20), tmp_path / "calm.duckdb", tmp_path / "killed.duckdb"

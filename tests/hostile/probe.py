@@ -20,7 +20,9 @@ def pages(folder: str) -> None:
     """The answer in every format, read once; and with pseudonyms."""
     answer = desk.now(desk.Setup(hide=Wish(hosts=True)), [folder], None, None, None, for_page=True)
     shown, answer.mask = answer.mask, OPEN
-    told = {f"now --format {form}": reports.render(answer.report(), form) for form in reports.FORMATS if form != "json"}
+    told = {"now": cli._screen(answer)} | {
+        f"now --format {form}": reports.render(answer.report(), form) for form in reports.FORMATS if form != "json"
+    }
     told["now --format json"] = json.dumps(answer.shown)
     answer.mask = shown
     told |= {"now --redact-hosts": cli._screen(answer), "now --redact-hosts --format md": reports.render(answer.report(), "md")}
