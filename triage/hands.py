@@ -28,12 +28,15 @@ def is_file(source: Source) -> bool:
 
 @contextmanager
 def started(sources: Sequence[Source]) -> Iterator[list[Hand]]:
-    """Processes for as many files as can be read at once; none where they do not pay or cannot be had. They end with the block."""
+    """Processes for as many files as can be read at once; none where they do not pay, as for a single file, or cannot be had.
+
+    They end with the block.
+    """
     files = [source for source in sources if is_file(source)]
     size = sum(source.size * (RATIO if source.path.endswith(PACKED) else 1) for source in files)
     hands: list[Hand] = []
     try:
-        for _ in range(min(os.cpu_count() or 1, len(files)) if size >= LARGE else 0):
+        for _ in range(min(os.cpu_count() or 1, len(files)) if size >= LARGE and len(files) > 1 else 0):
             hands.append(subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL))
     except OSError:  # as many as there are
         pass

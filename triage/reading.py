@@ -22,7 +22,6 @@ from triage.ingest import Older, Options, Reader, in_order, lengths_of, unreadab
 from triage.intake import Parsed
 from triage.sources import Source, reopened
 
-
 SWITCH_S = 1e-4
 """The search needs the interpreter for each needle that it finds: at Python's 5 ms it would mostly wait for the parsers."""
 
