@@ -123,6 +123,7 @@ class Store:
         self._connection = _connect(path, write)
         try:
             self._connection.execute("SET TimeZone='UTC'")
+            self._connection.execute("SET enable_progress_bar=false")  # it goes to standard output, into our JSON
             if write and not self._is_there():
                 self._create()
             if not any_version:

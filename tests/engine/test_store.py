@@ -154,3 +154,12 @@ def test_what_was_cut_while_it_was_made_is_made_anew(tmp_path: Path, monkeypatch
     monkeypatch.undo()
     with Store(path) as store:
         assert store.meta("schema") == str(VERSION)
+
+
+@pytest.mark.parametrize("write", [True, False])
+def test_no_progress_bar_gets_into_the_output(tmp_path: Path, write: bool) -> None:
+    path = str(tmp_path / "t.duckdb")
+    with Store(path):
+        pass
+    with Store(path, write=write) as store:
+        assert store.user_query("SELECT current_setting('enable_progress_bar') AS bar") == [{"bar": False}]
