@@ -14,8 +14,8 @@ from pathlib import Path
 
 from triage.sources import Source
 
-LARGE = 128 << 20
-"""Bytes, unpacked as far as one can guess, whose reading outlasts the start of a process."""
+LARGE, LEAST = 128 << 20, 2
+"""Bytes, unpacked as far as one can guess, whose reading outlasts the start of a process; files, for one alone is as quick here."""
 PACKED, RATIO = (".gz", ".zst", ".xz", ".bz2", ".tgz"), 8
 COMMAND = (sys.executable, "-P", "-m", "triage.reading")
 Hand = subprocess.Popen[bytes]
@@ -36,7 +36,7 @@ def started(sources: Sequence[Source]) -> Iterator[list[Hand]]:
     size = sum(source.size * (RATIO if source.path.endswith(PACKED) else 1) for source in files)
     hands: list[Hand] = []
     try:
-        for _ in range(min(os.cpu_count() or 1, len(files)) if size >= LARGE and len(files) > 1 else 0):
+        for _ in range(min(os.cpu_count() or 1, len(files)) if size >= LARGE and len(files) >= LEAST else 0):
             hands.append(subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL))
     except OSError:  # as many as there are
         pass

@@ -30,6 +30,7 @@ XID = "2026-03-02T04:00:{:02d}.{:06d}+00:00 qx-01 kernel: NVRM: Xid (PCI:0000:3b
 @pytest.fixture(autouse=True)
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hands, "LARGE", 0)
+    monkeypatch.setattr(hands, "LEAST", 1)
 
 
 def apart(db: Path, *paths: Path) -> Report:
@@ -128,11 +129,12 @@ def test_a_process_ends_with_its_parent() -> None:
 
 def test_only_much_to_read_is_worth_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    log = tmp_path / "kern.log"
-    for size, some in ((0, False), (hands.LARGE - 1, False), (hands.LARGE, True)):
-        log.touch()
-        os.truncate(log, size)
-        with hands.started(find([str(log)]).sources) as processes:
+    one, two = tmp_path / "a.log", tmp_path / "b.log"
+    one.touch()
+    for size, paths, some in ((0, 2, False), (hands.LARGE - 1, 2, False), (hands.LARGE, 2, True), (hands.LARGE, 1, False)):
+        two.touch()
+        os.truncate(two, size)
+        with hands.started(find([str(p) for p in (two, one)[:paths]]).sources) as processes:
             assert bool(processes) == some
 
 
