@@ -7,6 +7,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -36,18 +37,24 @@ def calm(folder: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 1 MB of its own."""
-    place = tmp_path / "disk"
+@contextmanager
+def mounted(place: Path, options: str) -> Iterator[Path]:
+    """A file system of its own, in memory; the test is skipped where none can be mounted."""
     place.mkdir()
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "triage-test", str(place)], capture_output=True, text=True)
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "triage-test", str(place)], capture_output=True, text=True)
     if made.returncode:
         pytest.skip(f"no file system of our own can be mounted: {made.stderr.strip()}")
     try:
         yield place
     finally:
         subprocess.run(["umount", str(place)], check=False)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 1 MB of its own."""
+    with mounted(tmp_path / "disk", "size=1m") as place:
+        yield place
 
 
 def resize(disk: Path, size: str) -> None:
@@ -116,16 +123,9 @@ def test_temporary_files_that_find_no_room(disk: Path, tmp_path: Path, monkeypat
 
 
 def test_a_read_only_folder(tmp_path: Path, folder: Path) -> None:
-    place = tmp_path / "ro"
-    place.mkdir()
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "ro,size=1m", "triage-test", str(place)], capture_output=True, text=True)
-    if made.returncode:
-        pytest.skip(f"no file system of our own can be mounted: {made.stderr.strip()}")
-    try:
+    with mounted(tmp_path / "ro", "ro,size=1m") as place:
         assert "cannot be written" in refused("ingest", folder, "--db", place / "t.duckdb")
         assert "cannot be written" in refused("report", "--last", "--db", _small(tmp_path), "--out", place / "r.md")
-    finally:
-        subprocess.run(["umount", str(place)], check=False)
 
 
 def test_a_database_on_a_read_only_file_system_is_read(tmp_path: Path) -> None:
