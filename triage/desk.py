@@ -178,7 +178,7 @@ def now(
     from triage import hands
     from triage.sources import find
 
-    found = find(paths)
+    found = find(paths, setup.db)
     with hands.started(found.sources) as processes, Store(setup.db or MEMORY) as store:
         book = rulebook(setup.rules)
         report, built = _judged(store, found, book, setup.zone, progress, _by(processes))
@@ -231,7 +231,7 @@ def ingest(
     from triage import hands
     from triage.sources import find
 
-    found = find(paths)
+    found = find(paths, setup.path)
     dispatch = _dispatch(setup, paths, dask, spool)
     with hands.started(() if dispatch else found.sources) as processes:
         book = rulebook(setup.rules)

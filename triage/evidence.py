@@ -65,7 +65,7 @@ def part_of(burst: Burst, finding: Finding) -> str | None:
         return _lesser_root(burst, finding)
     if role == "cascade" and burst.family == "gpu":
         return "teardown" if burst.code == "xid.45" else "cascade"
-    if role in ("fact", "noise") or (role == "precursor" and not _on_suspect(burst, finding)):
+    if role in ("fact", "noise") or (role in ("precursor", "recovery") and not _on_suspect(burst, finding)):
         return None
     return role
 

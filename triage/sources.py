@@ -53,12 +53,17 @@ def in_text(path: str) -> str:
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-def find(paths: Iterable[str]) -> Found:
-    """Every source under `paths`; raises InputFault for a named path that is missing, unreadable or of no known kind."""
+def find(paths: Iterable[str], db: str | None = None) -> Found:
+    """Every source under `paths`; raises InputFault for a named path that is missing, unreadable or of no known kind.
+
+    db  a database of ours, which is passed over without a word where it lies among the logs
+    """
     found = Found()
     for name in paths:
         for path in _expand(name):
             _add(path, found)
+    own = {os.path.realpath(f"{db}{end}") for end in ("", ".wal")} if db else set()
+    found.skipped = [(path, why) for path, why in found.skipped if os.path.realpath(path) not in own]
     return found
 
 

@@ -17,7 +17,7 @@ import pytest
 import zstandard
 
 from tests.ingest.tables import FAMILIES, read, rows
-from triage import inflate, sources
+from triage import desk, inflate, sources
 from triage.faults import InputFault
 from triage.ingest import Options, Report, ingest
 from triage.store import Store
@@ -256,3 +256,11 @@ def test_a_file_that_grows_while_it_is_read(folder: Path) -> None:
 def test_no_zone_of_that_name(db: Path, folder: Path) -> None:
     with Store(str(db)) as store, pytest.raises(Exception, match="no such time zone"):
         ingest(store, sources.find([str(folder)]), Options(FAMILIES, "Mars/Olympus"))
+
+
+def test_our_own_database_among_the_logs_is_no_file_that_was_skipped(tmp_path: Path) -> None:
+    (tmp_path / "kern.log").write_text("Mar  2 04:00:00 qx-01 kernel: NVRM: Xid (PCI:0000:3b:00): 79, pid=1, name=x\n")
+    (tmp_path / "old.duckdb").write_bytes(b"")
+    setup = desk.Setup(str(tmp_path / "t.duckdb"))
+    desk.ingest(setup, [str(tmp_path)])
+    assert [Path(row["path"]).name for row in desk.ingest(setup, [str(tmp_path)])["skipped"]] == ["old.duckdb"]
