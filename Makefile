@@ -14,7 +14,7 @@ FUZZ_S ?= 60
 AUDIT := build/audit
 # ids of advisories that do not touch us, each argued in SECURITY.md
 ARGUED :=
-COMMANDS := now ingest incidents report bursts lemons stats spares project checkpoint failover explain sql drill watch collect serve
+COMMANDS := now ingest incidents report bursts lemons stats spares project checkpoint failover explain sql drill watch collect serve db rules parsers
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint test-slow test-slurm bench bench-growth fuzz lock docs wheel audit sbom man container clean
