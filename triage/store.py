@@ -124,11 +124,12 @@ class Store:
         try:
             self._connection.execute("SET TimeZone='UTC'")
             self._connection.execute("SET enable_progress_bar=false")  # it goes to standard output, into our JSON
-            if write and not self._is_there():
+            new = write and not self._is_there()
+            if new:
                 self._create()
             if not any_version:
                 self._check_version()
-            if write:
+            if write and not new:  # its views may be those of an earlier release
                 self._create()
         except BaseException as error:
             self.__exit__(type(error), error)
