@@ -13,7 +13,7 @@ GLUE = "\u2060"
 
 _FORMULA = ("=", "+", "-", "@", "'")
 _MARKDOWN = re.compile(r"([\\`*_\[\]|~$])")
-_REFERENCE = re.compile(r"(@|#(?=\d)|:(?=//)|\b(?=[gwmxjd])(?:GH-(?=\d)|www(?=\.)|(?:mailto|xmpp|javascript|data):))", re.IGNORECASE)
+_REFERENCE = re.compile(r"(@+|#(?=\d)|:(?=//)|\b(?=[gwmxjd])(?:GH-(?=\d)|www(?=\.)|(?:mailto|xmpp|javascript|data):))", re.IGNORECASE)
 _TICKS = re.compile(r"`+")
 _PLAIN_LABEL = re.compile(r"[^A-Za-z0-9 ._:/-]")
 
