@@ -18,12 +18,9 @@ from typing import BinaryIO
 from triage.dialects import dialects
 from triage.faults import Fault
 from triage.hands import Hand, is_file
-from triage.ingest import Older, Options, Reader, in_order, lengths_of, unreadable
+from triage.ingest import SWITCH_S, Older, Options, Reader, in_order, lengths_of, unreadable
 from triage.intake import Parsed
 from triage.sources import Source, reopened
-
-SWITCH_S = 1e-4
-"""The search needs the interpreter for each needle that it finds: at Python's 5 ms it would mostly wait for the parsers."""
 
 
 @dataclass(frozen=True, slots=True)
