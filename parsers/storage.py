@@ -107,7 +107,7 @@ _FULL = (
     # systemd-journald[840]: Failed to write entry (23 items, 800 bytes), ignoring: No space left on device
     shape(
         "storage.full",
-        r"^(?!.{0,200}(?:OSError|IOError|RuntimeError|Errno|spank|pyxis|enroot|prolog|epilog))"
+        r"^(?!.{0,200}(?:OSError|IOError|RuntimeError|Errno|NCCL WARN|spank|pyxis|enroot|prolog|epilog))"
         r".{0,300}(?P<state>No space left on device|Disk quota exceeded)",
     ),
 )
