@@ -31,10 +31,10 @@ _RFC5424 = re.compile(
 )
 # 6,3964,206764307,-;nvidia-nvswitch2: open
 _KMSG = re.compile(r"\d{1,5},\d{1,12},(\d{1,18}),[-c+][^;]{0,64};")
-# kern  :warn  : 2025-01-21T04:41:44,283302+00:00
+# kern  :warn  : 2025-01-21T04:41:44,283302+00:00 | kern: warning: [2026-04-22T21:27:51.291660856Z]: of Talos
 _DECODE = re.compile(
     r"(kern|user|mail|daemon|auth|syslog|lpr|news|uucp|cron|authpriv|ftp|local\d) *:"
-    r"(?:emerg|alert|crit|err|warn|notice|info|debug) *: *(?=\[|\d)"
+    r" *(?:emerg|alert|crit|err(?:or)?|warn(?:ing)?|notice|info|debug) *: *(?=\[|\d)"
 )
 # stderr F message
 _CRI = re.compile(r" (?:stdout|stderr) ([FP])(?: |$)")
@@ -54,6 +54,8 @@ _DAEMONS = frozenset(_DAEMON_LIST.split())
 _NO_HEADER = re.compile(r"[.,]\d{7}|,\d")
 # gpu-7 message without a tag
 _BARE_HOST = re.compile(r"(\S{1,253})(?: |$)")
+# [  +0.000844] message, of dmesg --human and --reltime
+_SINCE = re.compile(r"\[ {0,8}\+\d{1,9}\.\d{6}\] ")
 # kernel: [ 90211.1] message
 _KERNEL = re.compile(r"kernel: ?")
 # [T1234] | [ C12]
@@ -79,7 +81,7 @@ _LEAD = re.compile(
     r"([^\s:\[\]{}<>\"',;=]{1,255})(?::\d{1,9})?:(?: {1,2}|(?=\S))"
     rf"(?=(?:<\d{{1,3}}>)?(?:\[ *\d{{1,9}}\.\d{{3,9}}\]|\[\d{{4}}-\d\d-\d\d|\[(?:rank|default)\d|\[[IWEF]\d{{3,4}} |\[{_MONTHS} |"
     rf"\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) |{_MONTHS} [ \d]\d \d\d:|\d{{4}}-\d\d-\d\d[T ]\d\d:)"
-    r"|NVRM: |slurmstepd|Traceback \(most recent|[\w.-]{1,253}:\d{1,10}:\d{1,10} \[\d)"
+    r"|NVRM: |(?:kern|user|daemon): {1,5}\w{2,8}: \[|slurmstepd|Traceback \(most recent|[\w.-]{1,253}:\d{1,10}:\d{1,10} \[\d)"
 )
 # 10.9.23.10: message
 _IP_LEAD = re.compile(r"(\d{1,3}(?:\.\d{1,3}){3}): (?=\S)")
@@ -236,9 +238,10 @@ _GLOG_PID = re.compile(r" {1,8}(\d{1,10}) [^\]\s]{1,255}\]")
 
 def _header(line: Line, text: str, rest: str, stamp: clocks.Stamp) -> str:
     """Host and tag behind a syslog or journal stamp."""
-    if stamp.quality is Quality.YEAR_INFERRED and not text[0].isalpha():
+    named = text[0].isalpha() or text[1:3].strip("0123456789")[:1] == "月"
+    if stamp.quality is Quality.YEAR_INFERRED and not named:
         return rest
-    syslog = text[0].isalpha() and stamp.quality is Quality.YEAR_INFERRED
+    syslog = named and stamp.quality is Quality.YEAR_INFERRED
     found = None if not syslog and _NO_HEADER.search(text, 0, stamp.end) else _HEAD.match(rest)
     if found and _is_host(found[1]) and found[2] not in _LEVELS:
         offset = stamp.zoned and text[stamp.end - 1].isdigit()
@@ -344,7 +347,7 @@ def _decode(line: Line, text: str) -> str | None:
     stamp = clocks.parse_stamp(rest)
     if not _keep(line, stamp) or stamp is None:
         return rest
-    return rest[stamp.end :].removeprefix(" ")
+    return _after_stamp(rest, stamp.end)
 
 
 def _rank(line: Line, text: str) -> str | None:
@@ -630,6 +633,10 @@ def _bracket(line: Line, text: str) -> str | None:
         return _mpi(line, text) or _stamped(line, text) or _fluent(line, text)
     if second == "p":
         return _pod(line, text)
+    since = _SINCE.match(text) if second in " +" else None
+    if since:
+        line.ident = "kernel"
+        return text[since.end() :]
     return _stamped(line, text) or _level_led(line, text)
 
 

@@ -20,16 +20,18 @@ _SHAPES = (
     shape(
         "gpu.off_bus",
         rf"Unable to determine the device handle for (?:gpu|GPU)(?:\d{{1,3}}:)? ?{_AT}: ?"
-        rf"(?P<state>GPU is lost|Unknown Error|No such device)",
+        rf"(?P<state>GPU is lost|Unknown Error|No such device|Not Found)",
     ),
     # NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.
     shape("gpu.init_failed", r"NVIDIA-SMI has failed because it (?P<state>couldn't communicate with the NVIDIA driver)"),
     # Failed to initialize NVML: Driver/library version mismatch
     shape("gpu.init_failed", r"Failed to initialize NVML: (?P<state>[^.]{1,80})"),
+    # No devices were found
+    shape("gpu.init_failed", r"^(?P<state>No devices were found)\.?$"),
     # |  GPU Memory               | Fail - GPU: 3                                  |   | pcie | Fail |
     shape(
         "gpu.diag_failed",
-        r"^\s{0,8}\| {0,4}(?P<test>[A-Za-z][\w ()-]{0,40}?) {0,40}\| {0,4}Fail\b(?: - (?P<state>(?:GPUs?: )?[\w, :-]{1,60}))?",
+        r"^\s{0,8}\| {0,4}(?P<test>[A-Za-z][\w ()/-]{0,40}?) {0,40}\| {0,4}Fail\b(?: - (?P<state>(?:GPUs?: )?[\w, :-]{1,60}))?",
         severity="fail",
     ),
     # ERROR:  nhc:  Health check failed:  check_hw_ib:  No IB port is ACTIVE (LinkUp 400 Gb/sec).
@@ -54,9 +56,24 @@ _SHAPES = (
 )
 
 
+# |                           | Fail - GPU: 0                                  |   |           | GPU1: Fail        |
+_MORE = re.compile(r"^\s{0,8}\| {4,60}\| {0,4}(?:Fail - (?P<gpus>GPUs?: [\d, ]{1,40})|(?P<gpu>GPU ?\d{1,3}): Fail\b)")
+# | PCIe                      | Pass - GPUs: 1, 2                              |   no test of its own: | Warning: GPU1 | Error ... |
+_TEST = re.compile(r"^\s{0,8}\| {0,4}(?!(?:Warning|Error|Info)\b)([A-Za-z][\w ()/-]{0,40}+)\|")
+
+
+def _more(window: Window, found: re.Match[str]) -> Event:
+    """A test's further verdicts stand below its name."""
+    made = shapes.event("gpu.diag_failed", window.line, severity="fail", state=(found["gpus"] or found["gpu"]).strip())
+    name = next((hit[1].strip() for other in window.before(40) if (hit := _TEST.match(other.raw[:200]))), None)
+    made.attrs = {"test": name} if name else {}
+    return made
+
+
 def parse(window: Window) -> Iterable[Record]:
     """What a tool says of one GPU, host check or memory module in one line."""
-    return shapes.read(_SHAPES, window)
+    more = _MORE.match(window.line.raw[:200])
+    return (_more(window, more),) if more else shapes.read(_SHAPES, window)
 
 
 def _yes(value: str) -> bool:
@@ -177,6 +194,8 @@ DIALECTS: tuple[Dialect, ...] = (
             "NVIDIA-SMI has failed",
             "Failed to initialize NVML",
             "| Fail",
+            ": Fail",
+            "No devices were found",
             "Health check failed:",
             "check failed: rc:",
             "mc_event",
