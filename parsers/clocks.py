@@ -41,6 +41,8 @@ _BSD = re.compile(
 )
 # Mon, 20 Jan 2025 02:11:07 +0000
 _MAIL = re.compile(rf"(?:{_WEEKDAY}, )?(\d{{1,2}}) {_MONTH} (\d{{4}}) {_CLOCK}{_ZONE}")
+# 2025 Mar  7 10:12:01.363154
+_YEAR_FIRST = re.compile(rf"(\d{{4}}) {_MONTH} {{1,2}}(\d{{1,2}}) {_CLOCK}{_ZONE}")
 # 02/10/2026 | 14:23:05 | 02/10/26 | 14:23:05 UTC
 _IPMI = re.compile(rf"(\d\d)/(\d\d)/(\d{{4}}|\d\d)(?: \| | ){_CLOCK}{_ZONE}")
 # 01-20 02:11:07
@@ -184,6 +186,14 @@ def _mail(text: str, at: int) -> Stamp | None:
     return _stamp(micros(int(year), _MONTHS[month], int(day), (hour, minute, second, fraction), zone), found.end(), zone)
 
 
+def _year_first(text: str, at: int) -> Stamp | None:
+    found = _YEAR_FIRST.match(text, at)
+    if not found:
+        return None
+    year, month, day, hour, minute, second, fraction, zone = found.groups()
+    return _stamp(micros(int(year), _MONTHS[month], int(day), (hour, minute, second, fraction), zone), found.end(), zone)
+
+
 def _ipmi(text: str, at: int) -> Stamp | None:
     found = _IPMI.match(text, at)
     if not found:
@@ -226,7 +236,7 @@ def _human(text: str, at: int) -> Stamp | None:
 
 
 _Reader = Callable[[str, int], Stamp | None]
-_DIGIT_LED: tuple[_Reader, ...] = (_iso, _ipmi, _mail, _short, _numbered)
+_DIGIT_LED: tuple[_Reader, ...] = (_iso, _ipmi, _mail, _short, _year_first, _numbered)
 _WEEKDAY_LED: tuple[_Reader, ...] = (_bsd, _iso, _mail)
 # By first character: months and weekdays, the severities of glog, digits.
 _READERS: dict[str, tuple[_Reader, ...]] = {

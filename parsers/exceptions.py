@@ -71,7 +71,9 @@ _NCCL = re.compile(
     r"NCCL [Ee]rror|NCCL error in|ncclSystemError|ncclInternalError|ncclUnhandledCudaError|ncclInvalidUsage|unhandled (?:system"
     r"|cuda) error"
 )
-_NAN = re.compile(r"returned nan values|found NaN in|[Ll]oss is (?:nan|inf|NaN|Inf)\b|NaN (?:loss|grad|detected)")
+_NAN = re.compile(
+    r"returned nan values|returned in [^\n ]{1,40} is nan or inf|found NaN in|[Ll]oss is (?:nan|inf|NaN|Inf)\b|NaN (?:loss|grad|detected)"
+)
 _DESYNC = re.compile(r"Detected mismatch between collectives|failed to pass monitoredBarrier|Some ranks are calling")
 
 
@@ -89,7 +91,8 @@ def _cuda(text: str) -> Reading | None:
 
 # No CUDA GPUs are available | all CUDA-capable devices are busy or unavailable
 _DEVICE = re.compile(
-    r"No CUDA GPUs are available|no CUDA-capable device|devices are busy or unavailable|CUDA unknown error|system not yet initialized"
+    r"No CUDA GPUs are available|no CUDA-capable device|devices? ?(?:\(s\) is/)?are busy or unavailable"
+    r"|CUDA driver initialization failed|CUDA unknown error|system not yet initialized"
     r"|Found no NVIDIA driver|initialization error|GPU is lost"
 )
 _MEMORY = re.compile(r"DefaultCPUAllocator|\[Errno 12\]|Cannot allocate memory|^MemoryError")

@@ -197,7 +197,7 @@ def parse(window: Window) -> Iterable[Record]:
     if _SECTION.search(text):
         return (_firmware(window),)
     bank = _bank(window, text) if "Hardware Error" in text else None
-    if bank and any(_EDAC.search(other.text[: shapes.HEAD]) for other in window.after(_BANK_LINES)):
+    if bank and _near(_EDAC, window.after(_BANK_LINES), window.line):
         return (Benign(window.line.number),)
     return (bank,) if bank else shapes.read(_SHAPES, window)
 
