@@ -89,7 +89,8 @@ def test_glued_records_come_apart() -> None:
 
 
 def test_ranks_that_wrote_at_once_come_apart() -> None:
-    raw = " 2%|x | 1/9 [00:01<00:09, 1.0s/it][rank0]:[E402 08:21:40.664 P.cpp:607] one.[rank1]:[E402 08:21:40.665 P.cpp:607] two [rank2]: three"
+    raw = " 2%|x | 1/9 [00:01<00:09, 1.0s/it][rank0]:[E402 08:21:40.664 P.cpp:607] one."
+    raw += "[rank1]:[E402 08:21:40.665 P.cpp:607] two [rank2]: three"
     assert [(x.number, x.text.rpartition("] ")[2]) for x in peel_all(7, raw)] == [(7, "one."), (7, "two [rank2]: three")]
     assert peel_all(7, raw)[1].rank == 1
 
