@@ -24,7 +24,7 @@ _LEVEL = re.compile(r"\[(?P<severity>ERROR|CRITICAL|FATAL)\] ?(?:\[tid \d{1,9}\]
 
 _SERVICES = frozenset(("nv-fabricmanager", "nvidia-fabricmanager", "nvidia-fabricmanager-start.sh", "nvidia-fabricmanager-wrapper"))
 # nv-fabricmanager[1120]: failed to configure all the available GPUs or NVSwitches to route NVLink traffic.
-_SAID = re.compile(r"\b(?:[Ff]ail(?:ed|ure)|[Ff]atal|[Ee]rror)\b")
+_SAID = re.compile(r"\b(?:[Ff]ailed|[Ff]atal error)\b|with error:")
 
 # Mar 03 04:10:11 330417 [7F3A2700] 0x02 -> drop_mgr_remove_port: Removed port with GUID:0x506b... LID range [12, 12] of node:gpu-012 mlx5_0
 _OPENSM = (

@@ -66,7 +66,7 @@ def _event(code: str, line: Line, device: str | None, state: str, severity: str 
 
 def open_table(line: Line) -> SmiTable | None:
     """The line with the versions: | NVIDIA-SMI 550.54.15   Driver Version: 550.54.15   CUDA Version: 12.4 |."""
-    return SmiTable() if re.match(r"\s{0,8}\| NVIDIA-SMI [\d.]{1,20}", line.raw[:80]) else None
+    return SmiTable() if re.match(r"\s{0,8}\| NVIDIA-SMI [\d.]{1,20} {1,20}Driver Version: ", line.raw[:80]) else None
 
 
 def _some(value: str) -> bool:

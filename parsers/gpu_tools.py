@@ -38,7 +38,7 @@ _SHAPES = (
     shape("host.check_failed", r"(?:^|\bnhc\b.{0,40})Health check failed: {0,4}(?P<check>\w{1,60}): {0,4}(?P<state>.{1,200})"),
     shape("host.check_failed", r"(?:^|\bnhc\b.{0,40})Health check failed: {0,4}(?P<state>.{1,200})"),
     # slurmd: error: health_check failed: rc:1 output:GPU 3 is missing
-    shape("host.check_failed", r"\bhealth[_ ]?check failed: rc:\d{1,6} output: ?(?P<state>.{0,200})"),
+    shape("host.check_failed", r"(?:^|error: )health[_ ]?check failed: rc:\d{1,6} output: ?(?P<state>.{0,200})"),
     # rasdaemon: 2026-02-10 14:23:05 +0000 1 Corrected error: memory read error on CPU_SrcID#0_MC#1_Chan#0_DIMM#0 (mc: 1 location: 0:0 ...)
     shape(
         "mem.ce",

@@ -43,7 +43,8 @@ _MEMORY_ONCE = re.compile(r"Exceeded (?:job|step) memory limit at some point")
 # /var/spool/slurmd/job05120/slurm_script: line 12: 41002 Killed                  python3 train.py
 # ./run.sh: line 3: 41002 Segmentation fault      (core dumped) python3 train.py
 _SHELL = re.compile(
-    r": line \d{1,6}: {1,4}(\d{1,10}) (Killed|Segmentation fault|Bus error|Aborted|Illegal instruction|Floating point exception)\b"
+    r": line \d{1,6}: {1,4}(\d{1,10}) (Killed|Segmentation fault|Bus error|Aborted|Illegal instruction|Floating point exception)"
+    r"(?: {1,40}\(core dumped\)| {2,40}\S)"
 )
 _SPOOLED = re.compile(r"/job0{0,9}(\d{1,12})/slurm_script: line ")
 # slurmstepd: error: pyxis: container start failed with error code: 1

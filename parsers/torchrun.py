@@ -101,7 +101,7 @@ _RESTART = re.compile(r"Worker group (\w{1,20})\. (\d{1,4})/(\d{1,4}) attempts l
 # failed (exitcode: -9) local_rank: 3 (pid: 41002) of binary: /usr/bin/python3
 _FAILED = re.compile(r"failed \(exitcode: (-?\d{1,6})\) local_rank: (\d{1,5}) \(pid: (\d{1,10})\) of binary")
 # [launch.py:325:sigkill_handler] ['/usr/bin/python3', '-u', 'train.py', '--local_rank=3'] exits with return code = -9
-_RETURNED = re.compile(r"exits with return code = (-?\d{1,6})\b")
+_RETURNED = re.compile(r"\] exits with return code = (-?\d{1,6})\b")
 _LOCAL = re.compile(r"--local[_-]rank[= ](\d{1,5})")
 _REACH = 120
 

@@ -218,7 +218,7 @@ _FLOOR = re.compile(
 )
 # [batch=100/3200]: then  Train loss/train/total: nan | [step=100/7000,epoch=0] then  train/CrossEntropyLoss=nan
 _LOSS_BELOW = re.compile(r"\b(?:loss/train/total: |train/CrossEntropyLoss=)(nan|inf|NaN)\b")
-_LOSS_IS = re.compile(r"\b[Ll]oss is (nan|inf|NaN|Inf)\b|[Ff]ound (?:nan|NaN|inf|Inf) in (?:the )?(?:loss|grad\w{0,8})")
+_LOSS_IS = re.compile(r"\b[Ll]oss is (nan|inf|NaN|Inf)\b(?!-)|[Ff]ound (?:nan|NaN|inf|Inf) in (?:the )?(?:loss|grad\w{0,8})")
 _SPIKE = re.compile(
     r"(?i)\b(?:loss|grad(?:ient)?(?: norm)?) spike (?:detected|at|found)|\bspiky loss\b|detected (?:a )?(?:loss|gradient) spike"
 )
