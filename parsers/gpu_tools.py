@@ -26,6 +26,13 @@ _SHAPES = (
     shape("gpu.init_failed", r"NVIDIA-SMI has failed because it (?P<state>couldn't communicate with the NVIDIA driver)"),
     # Failed to initialize NVML: Driver/library version mismatch
     shape("gpu.init_failed", r"Failed to initialize NVML: (?P<state>[^.]{1,80})"),
+    # slurmd: error: Failed to get device handle for GPU 3: GPU is lost   error creating nvml.Device 5: nvml: GPU is lost
+    shape(
+        "gpu.off_bus",
+        r"^(?!.{0,400}Allocate failed).{0,400}(?:[Ff]ailed to (?:get|retrieve) .{0,100}: |\bnvml: )(?P<state>GPU is lost)\b",
+    ),
+    # 1c:00.0 3D controller: NVIDIA Corporation GH100 [H100 SXM5 80GB] (rev ff)
+    shape("gpu.off_bus", rf"^{_AT} (?:3D|VGA compatible) controller: NVIDIA .{{0,120}}\((?P<state>rev ff)\)"),
     # No devices were found
     shape("gpu.init_failed", r"^(?P<state>No devices were found)\.?$"),
     # |  GPU Memory               | Fail - GPU: 3                                  |   | pcie | Fail |
@@ -196,6 +203,8 @@ DIALECTS: tuple[Dialect, ...] = (
             "| Fail",
             ": Fail",
             "No devices were found",
+            ": GPU is lost",
+            "(rev ff)",
             "Health check failed:",
             "check failed: rc:",
             "mc_event",
