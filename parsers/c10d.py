@@ -11,6 +11,7 @@ from parsers.contract import Event, Line, LineDialect, Record, Window
 
 _TIMEOUT = "Watchdog caught collective operation timeout"
 _ENDED = "watchdog thread terminated with exception"
+_BLOCKING = "timed out in blocking wait"
 _FOUND = "found async exception when checking for NCCL errors"
 _REACH = 3000
 # characters; what is longer is no reason but a trace
@@ -55,7 +56,7 @@ _ABSENT = re.compile(r"\[([\d, ]{1,4000})\](?: finished collective #\d{1,18},)? 
 _LAGGING = re.compile(r"ranks \[([\d, ]{1,4000})\] are the lagging ranks")
 _RUNNING = re.compile(
     r"Rank (\d{1,7}) is running (?:collective"
-    r"|inconsistent collective): (?:CollectiveFingerPrint\()?(?:SequenceNumber=(\d{1,18}), )?OpType=(\w{1,40})"
+    r"|inconsistent collective): (?:CollectiveFingerPrint\()?(?:SequenceNumber=(\d{1,18})(?:, )?)?OpType=(\w{1,40})"
 )
 _BARRIER = re.compile(r"[Rr]ank(?:\(s\)|s)? ([\d, ]{1,4000}) failed to pass monitoredBarrier in (\d{1,12}) ms")
 _FAULTY = re.compile(r"reached monitoredBarrier, but received errors while waiting for send/recv from rank (\d{1,7})")
@@ -97,8 +98,8 @@ def _around(text: str, marker: str) -> str:
 
 
 def _timeout(line: Line) -> Iterator[Record]:
-    text = _around(line.text, _TIMEOUT)
-    made = _event("nccl.timeout", line, text, text[text.find(_TIMEOUT) :])
+    text = _around(line.text, _TIMEOUT if _TIMEOUT in line.text else _BLOCKING)
+    made = _event("nccl.timeout", line, text, text[max(0, text.find(_TIMEOUT)) :])
     if work := _WORK.search(text):
         fields = dict(_FIELD.findall(work[1]))
         made.op = fields.pop("OpType", None)
@@ -256,6 +257,8 @@ def _other(window: Window) -> Iterator[Record]:
         yield from _desync(line, text)
     elif records := list(_heartbeat(window)):
         yield from records
+    elif _BLOCKING in text and _WORK.search(text):
+        yield from _timeout(line)
     elif _FOUND in text:
         yield from _ended(line, _FOUND)
     elif "[E" in line.raw[:120] and "ProcessGroupGloo" in text and (reading := exceptions.classify(text)):
@@ -273,6 +276,6 @@ DIALECT = LineDialect(
     hints=(
         "ProcessGroupNCCL", "ProcessGroupGloo", "TCPStore", "[c10d]", "last enqueued ", _FAILED, "monitoredBarrier", "joined but didn",
         "but didn't join", "the lagging ranks",
-        "mismatch between collectives", "NCCLABORTEDCOMM", "SocketImpl(",
+        _BLOCKING, "mismatch between collectives", "NCCLABORTEDCOMM", "SocketImpl(",
     ),
 )  # fmt: skip

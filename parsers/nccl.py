@@ -42,14 +42,16 @@ _GONE = re.compile(
 _CUDA = re.compile(r"Cuda failure(?: :)?(?: (\d{1,4}))?(?: '([^'\n]{1,200})')?|CUDA failure [^\n]{1,100}")
 _UNSUPPORTED = re.compile(r"not supported|already enabled", re.IGNORECASE)
 _USAGE = re.compile(
-    r"collective mismatch|[Mm]ismatched NCCL version|NCCL version mismatch|invalid usage|Duplicate GPU detected|[Ii]nvalid rank requested"
+    r"collective mismatch|[Mm]ismatched NCCL version|NCCL version mismatch"
+    r"|different NCCL version|invalid usage|Duplicate GPU detected|[Ii]nvalid rank requested"
     r"|[Ii]nvalid (?:root|argument|communicator|datatype|reduction|config|count)|is not a valid|argument is NULL|Missing argument"
     r"|[Mm]essage truncated|before the previous operation returned|not in a group call|uninitialized communicator",
 )
 _FULL = re.compile(r"No space left on device|Disk quota exceeded")
 _SYSTEM = re.compile(
     r"unhandled system error|[Bb]ootstrap|[Ss]ocket|[Pp]roxy|Accept failed|Call to \w{1,40}|shared memory|/dev/shm|No space left"
-    r"|Too many open files|Failed to execute operation|internal error|network not found|\[(?:Service|Progress) [Tt]hread\]"
+    r"|Too many open files|Failed to execute operation|internal error|network not found"
+    r"|does not loop back to start|\[(?:Service|Progress) [Tt]hread\]"
     r"|\bnvml\w{1,60}\([^()]{0,60}\) failed: (?!Not Supported)",
 )
 _NOTHING = re.compile(

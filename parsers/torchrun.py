@@ -103,7 +103,33 @@ _FAILED = re.compile(r"failed \(exitcode: (-?\d{1,6})\) local_rank: (\d{1,5}) \(
 # [launch.py:325:sigkill_handler] ['/usr/bin/python3', '-u', 'train.py', '--local_rank=3'] exits with return code = -9
 _RETURNED = re.compile(r"\] exits with return code = (-?\d{1,6})\b")
 _LOCAL = re.compile(r"--local[_-]rank[= ](\d{1,5})")
+# mpirun noticed that process rank 3 with PID 41002 on node gpu-1 exited on signal 9 (Killed).
+_NOTICED = re.compile(
+    r"noticed that process rank (\d{1,7}) with PID (\d{1,10}) on node ([A-Za-z0-9][\w.-]{0,252}) exited on signal (\d{1,3})\b"
+)
+#   Process name: [[61245,1],3]     and below it     Exit code:    1
+_NAMED = re.compile(r"Process name: \[\[\d{1,9},\d{1,9}\],(\d{1,7})\]")
+_CODE = re.compile(r"Exit code: {1,8}(\d{1,5})\b")
 _REACH = 120
+
+
+def _noticed(line: Line, found: re.Match[str]) -> Iterator[Record]:
+    rank, pid, host, signal = int(found[1]), int(found[2]), found[3].rstrip("."), int(found[4])
+    how = f"signal {signal}"
+    said = f"rank {rank} ended with {how}"
+    yield Event("torch.rank_exit", said, line.number, host=host, rank=rank, pid=pid, signal=signal, state=how)
+    yield RankRecord(rank, line.number, "mpirun", host, pid=pid)
+
+
+def _named(window: Window, found: re.Match[str]) -> Iterable[Record]:
+    line = window.line
+    for near in window.after(2):
+        if code := _CODE.search(near.text[:200]):
+            rank, how = int(found[1]), f"exit code {int(code[1])}"
+            made = Event("torch.rank_exit", f"rank {rank} ended with {how}", line.number, near.number, rank=rank, state=how)
+            made.exit_code = int(code[1])
+            return (made,) if made.exit_code else ()
+    return ()
 
 
 def _ended(line: Line, exit_code: int, local: str | None, pid: str | None) -> Event:
@@ -138,6 +164,10 @@ def parse(window: Window) -> Iterable[Record]:
         return _failed(window, found)
     if found := _RETURNED.search(window.line.text[:16_000]):
         return _returned(window.line, found)
+    if found := _NOTICED.search(text):
+        return _noticed(window.line, found)
+    if found := _NAMED.search(text):
+        return _named(window, found)
     if found := _RESTART.search(text):
         said = f"worker group {found[1]}, {found[2]} of {found[3]} attempts left"
         return (Event("torch.restart", said, window.line.number, value=float(found[2]), state=found[1]),)
@@ -176,6 +206,18 @@ def _error_file(document: Document) -> Iterator[Record]:
 
 
 DIALECTS = (
-    LineDialect("torchrun", (), parse, hints=("exitcode ", " attempts left", "failed (exitcode: ", "exits with return code = ")),
+    LineDialect(
+        "torchrun",
+        (),
+        parse,
+        hints=(
+            "exitcode ",
+            " attempts left",
+            "failed (exitcode: ",
+            "exits with return code = ",
+            "noticed that process rank ",
+            "Process name: [[",
+        ),
+    ),
     DocumentDialect("torchelastic", _sniff, _error_file),
 )
