@@ -42,10 +42,11 @@ _OPENSM = (
     shape("", r"Received Generic Notice type:\d"),
 )
 _RDMA = (
-    # link mlx5_1/1 state DOWN physical_state POLLING netdev ibp94s0
+    # link mlx5_1/1 state DOWN physical_state POLLING netdev ibp94s0   1/1: mlx5_1/1: state DOWN physical_state POLLING
     shape(
         "ib.link_down",
-        r"^\s{0,8}link (?P<interface>\w{1,20}/\d{1,3}) .{0,80}state DOWN physical_state (?P<state>POLLING|LINK_ERROR_RECOVER\w{0,8})",
+        r"^\s{0,8}(?:link |\d{1,4}/\d{1,3}: )(?P<interface>\w{1,20}/\d{1,3}):? .{0,80}"
+        r"state DOWN physical_state (?P<state>POLLING|LINK_ERROR_RECOVER\w{0,8})",
     ),
 )
 

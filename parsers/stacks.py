@@ -17,8 +17,8 @@ _SPY = re.compile(r'^\s{0,8}Thread (0x[0-9A-Fa-f]{1,16}|\d{1,12}) \(([\w+]{1,24}
 _PROCESS = re.compile(r"^\s{0,8}Process (\d{1,10}): ")
 #   File "/usr/lib/python3.10/threading.py", line 320 in wait
 _FAULT_FRAME = re.compile(r'^\s{0,12}File "([^"\n]{1,400})", line (\d{1,7}) in ([^\n]{1,120})')
-#     wait (threading.py:320)
-_SPY_FRAME = re.compile(r"^\s{1,12}([\w<>.:~ \[\]]{1,160}) \(([^()\n]{1,300})\)\s{0,4}$")
+#     wait (threading.py:320)     pthread_cond_wait@@GLIBC_2.3.2 (libpthread-2.31.so)     c10d::Work::wait(long) (libtorch_cuda.so)
+_SPY_FRAME = re.compile(r"^\s{1,12}([^\s()][^()\n]{0,160}(?:\([^()\n]{0,160}\)[^()\n]{0,60}){0,2}) \(([^()\n]{1,300})\)\s{0,4}$")
 
 
 def _frames(window: Window, pattern: re.Pattern[str], fault: bool) -> tuple[list[str], int]:
