@@ -1,4 +1,4 @@
-"""Tables of GPU tools: `nvidia-smi` itself, the rows of `nvidia-smi --query-gpu --format=csv`, and `dcgmi health`.
+"""Tables of GPU tools: `nvidia-smi` itself, the rows of `nvidia-smi --query-gpu --format=csv`, `dcgmi health` and `dcgmi diag -j`.
 
 Table shapes: nvidia-smi of drivers 450 to 580; DCGM 3 and 4.
 """
@@ -6,10 +6,11 @@ Table shapes: nvidia-smi of drivers 450 to 580; DCGM 3 and 4.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from parsers import clocks, pci, shapes
-from parsers.contract import Dialect, Event, Line, Quality, Record, SectionDialect
+from parsers.contract import Dialect, Document, DocumentDialect, Event, Line, Quality, Record, Reject, SectionDialect
+from parsers.json_fields import load
 
 _WIDTH = 400
 
@@ -222,7 +223,43 @@ def open_health(line: Line) -> DcgmHealth | None:
     return DcgmHealth() if re.match(r"\s{0,8}\| {1,40}Health Monitor Report {1,80}\|", line.raw[:200]) else None
 
 
+def _is_diag(head: bytes) -> bool:
+    return head.lstrip()[:1] == b"{" and b"DCGM" in head[:400] and b'"test_categories"' in head
+
+
+def _diag(document: Document) -> Iterator[Record]:
+    """`{"DCGM Diagnostic": {"test_categories": [{"tests": [{"name": ..., "results": [{"gpu_id": "3", "status": "Fail"}]}]}]}}`."""
+    try:
+        whole: object = load(document.data[: 16 << 20])
+    except (ValueError, RecursionError):
+        yield Reject(1, "not a report of dcgmi diag: no JSON")
+        return
+    last = document.data.count(b"\n") + 1
+    for report in whole.values() if isinstance(whole, dict) else ():
+        for category in _items(report, "test_categories"):
+            for test in _items(category, "tests"):
+                for result in (result for result in _items(test, "results") if str(result.get("status", "")).lower() == "fail"):
+                    yield _verdict(str(test.get("name", ""))[:80], result, last)
+
+
+def _items(value: object, key: str) -> list[dict[str, object]]:
+    inner = value.get(key) if isinstance(value, dict) else None
+    return [item for item in inner if isinstance(item, dict)] if isinstance(inner, list) else []
+
+
+def _verdict(test: str, result: dict[str, object], last: int) -> Event:
+    gpu = next((str(result[key])[:20] for key in ("gpu_id", "entity_id", "gpu_ids") if key in result), None)
+    warnings = [str(warning.get("warning", "")) for warning in _items(result, "warnings")]
+    told = " ".join([*warnings, str(result.get("info", "")) if not warnings else ""]).strip()
+    made = Event("gpu.diag_failed", f"{test} failed: {told}"[: shapes.MESSAGE], 1, last, severity="fail")
+    made.state = told[:200] or (f"GPU: {gpu}" if gpu is not None else None)
+    made.attrs["test"] = test
+    made.attrs |= {"gpu": gpu} if gpu is not None else {}
+    return made
+
+
 DIALECTS: tuple[Dialect, ...] = (
+    DocumentDialect("dcgm_diag", _is_diag, _diag),
     SectionDialect("smi_table", ("| NVIDIA-SMI ",), open_table),
     SectionDialect(
         "smi_rows",
