@@ -91,6 +91,8 @@ _TRACE_LEAD = re.compile(
     r"((?=[A-Za-z._-]{1,60}\d)[A-Za-z][\w.-]{0,252}+)(?<!\.py): "
     r"(?= {0,4}File \"|(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{1,60}(?:Error|Exception): )"
 )
+# trainer/0 message | trainer/0 [3]:message, replica and local rank as torchx and NeMo-Run print them
+_REPLICA = re.compile(r"([A-Za-z][\w.-]{0,99}/(\d{1,4})) (?:\[(\d{1,4})\]:(?=\S))?(?=\S|  )")
 # 10.9.23.10: message
 _IP_LEAD = re.compile(r"(\d{1,3}(?:\.\d{1,3}){3}): (?=\S)")
 # - 1131566461 2005.11.09 xn228 Nov 9 12:01:01 xn228/xn228 crond[1]: ...
@@ -422,6 +424,16 @@ def _pod(line: Line, text: str) -> str | None:
     return text[found.end() :]
 
 
+def _replica(line: Line, text: str) -> str | None:
+    found = _REPLICA.match(text) if line.ts is None and line.boot_s is None and line.label is None else None
+    if not found:
+        return None
+    line.label = found[1]
+    if found[3] and int(found[2]) == 0:  # the local ranks of the first replica are the global ones
+        line.rank = int(found[3])
+    return text[found.end() :]
+
+
 def _level_led(line: Line, text: str) -> str | None:
     found = _HF.match(text) or _LEVEL_LED.match(text)
     stamp = clocks.parse_stamp(text, found.end()) if found else None
@@ -707,7 +719,7 @@ def _bracket(line: Line, text: str) -> str | None:
     return _stamped(line, text) or _level_led(line, text)
 
 
-_LETTER: tuple[_Peeler, ...] = (_tagged, _fluent_out, _tag_of_json, _lead)
+_LETTER: tuple[_Peeler, ...] = (_tagged, _fluent_out, _tag_of_json, _replica, _lead)
 _DATED: tuple[_Peeler, ...] = (_stamped, *_LETTER)
 _PEELERS: dict[str, tuple[_Peeler, ...]] = {
     "[": (_bracket,),
