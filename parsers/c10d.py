@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from parsers import exceptions
 from parsers.contract import Event, Line, LineDialect, Record, Window
 
 _TIMEOUT = "Watchdog caught collective operation timeout"
 _ENDED = "watchdog thread terminated with exception"
+_BLOCKING = "timed out in blocking wait"
+_FOUND = "found async exception when checking for NCCL errors"
 _REACH = 3000
 # characters; what is longer is no reason but a trace
 _REASON_LENGTH = 160
@@ -53,7 +56,7 @@ _ABSENT = re.compile(r"\[([\d, ]{1,4000})\](?: finished collective #\d{1,18},)? 
 _LAGGING = re.compile(r"ranks \[([\d, ]{1,4000})\] are the lagging ranks")
 _RUNNING = re.compile(
     r"Rank (\d{1,7}) is running (?:collective"
-    r"|inconsistent collective): (?:CollectiveFingerPrint\()?(?:SequenceNumber=(\d{1,18}), )?OpType=(\w{1,40})"
+    r"|inconsistent collective): (?:CollectiveFingerPrint\()?(?:SequenceNumber=(\d{1,18})(?:, )?)?OpType=(\w{1,40})"
 )
 _BARRIER = re.compile(r"[Rr]ank(?:\(s\)|s)? ([\d, ]{1,4000}) failed to pass monitoredBarrier in (\d{1,12}) ms")
 _FAULTY = re.compile(r"reached monitoredBarrier, but received errors while waiting for send/recv from rank (\d{1,7})")
@@ -95,8 +98,8 @@ def _around(text: str, marker: str) -> str:
 
 
 def _timeout(line: Line) -> Iterator[Record]:
-    text = _around(line.text, _TIMEOUT)
-    made = _event("nccl.timeout", line, text, text[text.find(_TIMEOUT) :])
+    text = _around(line.text, _TIMEOUT if _TIMEOUT in line.text else _BLOCKING)
+    made = _event("nccl.timeout", line, text, text[max(0, text.find(_TIMEOUT)) :])
     if work := _WORK.search(text):
         fields = dict(_FIELD.findall(work[1]))
         made.op = fields.pop("OpType", None)
@@ -108,12 +111,12 @@ def _timeout(line: Line) -> Iterator[Record]:
     yield made
 
 
-def _ended(line: Line) -> Iterator[Record]:
-    """The watchdog thread died of something else than its own timeout."""
-    text = _around(line.text, _ENDED)
-    said = text[text.find(_ENDED) + len(_ENDED) :].lstrip(": ")
+def _ended(line: Line, marker: str = _ENDED) -> Iterator[Record]:
+    """The watchdog thread died of something else than its own timeout, or saw a communicator's error."""
+    text = _around(line.text, marker)
+    said = text[text.find(marker) + len(marker) :].lstrip(": ")
     reading = exceptions.classify(said) or exceptions.Reading("nccl.system_error")
-    made = _event(reading.code, line, text, f"watchdog thread ended: {said}")
+    made = _event(reading.code, line, text, f"{'watchdog thread ended' if marker == _ENDED else 'watchdog'}: {said}")
     made.state, made.peer, made.duration_s, made.severity = reading.state, reading.peer, reading.duration_s, reading.severity
     made.attrs |= reading.attrs
     yield made
@@ -146,6 +149,16 @@ def _unwrapped(window: Window) -> tuple[str, int]:
             break
         text, last = text + near.raw[:400], near.number
     return text, last
+
+
+def _whole(window: Window) -> Line:
+    """The line, or with its reason broken off by a terminal's width the joined one."""
+    line = window.line
+    said = line.text[line.text.find(_ENDED) + len(_ENDED) :]
+    if len(said) > _REASON_LENGTH or exceptions.classify(said) or _TIMEOUT in said:
+        return line
+    text, last = _unwrapped(window)
+    return replace(line, text=text) if last > line.number and _TIMEOUT in text else line
 
 
 def _heartbeat(window: Window) -> Iterator[Record]:
@@ -220,6 +233,8 @@ def _apart(line: Line, text: str, message: str, state: str, ranks: list[int], se
 def parse(window: Window) -> Iterable[Record]:
     """Records of one line of torch.distributed."""
     line = window.line
+    if _ENDED in line.text and _TIMEOUT not in line.text:
+        line = _whole(window)
     if _TIMEOUT in line.text:
         return _timeout(line)
     if _ENDED in line.text:
@@ -242,6 +257,10 @@ def _other(window: Window) -> Iterator[Record]:
         yield from _desync(line, text)
     elif records := list(_heartbeat(window)):
         yield from records
+    elif _BLOCKING in text and _WORK.search(text):
+        yield from _timeout(line)
+    elif _FOUND in text:
+        yield from _ended(line, _FOUND)
     elif "[E" in line.raw[:120] and "ProcessGroupGloo" in text and (reading := exceptions.classify(text)):
         made = _event(reading.code, line, text, text[text.find("]") + 1 :])
         made.state, made.peer, made.duration_s = reading.state, reading.peer, reading.duration_s
@@ -257,6 +276,6 @@ DIALECT = LineDialect(
     hints=(
         "ProcessGroupNCCL", "ProcessGroupGloo", "TCPStore", "[c10d]", "last enqueued ", _FAILED, "monitoredBarrier", "joined but didn",
         "but didn't join", "the lagging ranks",
-        "mismatch between collectives", "NCCLABORTEDCOMM", "SocketImpl(",
+        _BLOCKING, "mismatch between collectives", "NCCLABORTEDCOMM", "SocketImpl(",
     ),
 )  # fmt: skip

@@ -41,12 +41,18 @@ _BSD = re.compile(
 )
 # Mon, 20 Jan 2025 02:11:07 +0000
 _MAIL = re.compile(rf"(?:{_WEEKDAY}, )?(\d{{1,2}}) {_MONTH} (\d{{4}}) {_CLOCK}{_ZONE}")
+# 2025 Mar  7 10:12:01.363154
+_YEAR_FIRST = re.compile(rf"(\d{{4}}) {_MONTH} {{1,2}}(\d{{1,2}}) {_CLOCK}{_ZONE}")
 # 02/10/2026 | 14:23:05 | 02/10/26 | 14:23:05 UTC
 _IPMI = re.compile(rf"(\d\d)/(\d\d)/(\d{{4}}|\d\d)(?: \| | ){_CLOCK}{_ZONE}")
 # 01-20 02:11:07
 _SHORT = re.compile(rf"(\d\d)-(\d\d) {_CLOCK}")
 # E1112 12:00:00.000000114 | E712 09:01:10.22 | I20260210 12:00:00.123456
 _GLOG = re.compile(rf"[IWEF](\d{{4}})?(\d{{1,2}})(\d\d) {_CLOCK}")
+# 11月 15 14:15:47, the months of a Chinese or Japanese locale
+_NUMBERED = re.compile(rf"(\d{{1,2}})月 {{1,2}}(\d{{1,2}}) {_CLOCK}")
+# [Feb23 16:24] | [Feb 3 16:24], of dmesg --human
+_HUMAN = re.compile(rf"{_MONTH} ?(\d{{1,2}}) (\d\d):(\d\d)(?=\])")
 # 90211.118204
 _BOOT = re.compile(r" *(\d{1,9}\.\d{1,9})(?: <[ \d.]{1,20}>)?\]")
 
@@ -180,6 +186,14 @@ def _mail(text: str, at: int) -> Stamp | None:
     return _stamp(micros(int(year), _MONTHS[month], int(day), (hour, minute, second, fraction), zone), found.end(), zone)
 
 
+def _year_first(text: str, at: int) -> Stamp | None:
+    found = _YEAR_FIRST.match(text, at)
+    if not found:
+        return None
+    year, month, day, hour, minute, second, fraction, zone = found.groups()
+    return _stamp(micros(int(year), _MONTHS[month], int(day), (hour, minute, second, fraction), zone), found.end(), zone)
+
+
 def _ipmi(text: str, at: int) -> Stamp | None:
     found = _IPMI.match(text, at)
     if not found:
@@ -205,8 +219,24 @@ def _glog(text: str, at: int) -> Stamp | None:
     return _stamp(micros(int(year or YEARLESS), int(month), int(day), (hour, minute, second, fraction)), found.end(), dated=bool(year))
 
 
+def _numbered(text: str, at: int) -> Stamp | None:
+    found = _NUMBERED.match(text, at)
+    if not found:
+        return None
+    month, day, hour, minute, second, fraction = found.groups()
+    return _stamp(micros(YEARLESS, int(month), int(day), (hour, minute, second, fraction)), found.end(), dated=False)
+
+
+def _human(text: str, at: int) -> Stamp | None:
+    found = _HUMAN.match(text, at)
+    if not found:
+        return None
+    month, day, hour, minute = found.groups()
+    return _stamp(micros(YEARLESS, _MONTHS[month], int(day), (hour, minute, "00", None)), found.end(), dated=False)
+
+
 _Reader = Callable[[str, int], Stamp | None]
-_DIGIT_LED: tuple[_Reader, ...] = (_iso, _ipmi, _mail, _short)
+_DIGIT_LED: tuple[_Reader, ...] = (_iso, _ipmi, _mail, _short, _year_first, _numbered)
 _WEEKDAY_LED: tuple[_Reader, ...] = (_bsd, _iso, _mail)
 # By first character: months and weekdays, the severities of glog, digits.
 _READERS: dict[str, tuple[_Reader, ...]] = {
@@ -239,7 +269,7 @@ def _bracketed(text: str, at: int) -> Stamp | None:
         return Stamp(None, Quality.BOOT_RELATIVE, False, boot.end(), float(boot[1]))
     if text[at : at + 1] == "[":
         return None
-    stamp = parse_stamp(text, at)
+    stamp = parse_stamp(text, at) or _human(text, at)
     if stamp and text[stamp.end : stamp.end + 1] == "]":
         return Stamp(stamp.ts, stamp.quality, stamp.zoned, stamp.end + 1)
     return stamp

@@ -147,16 +147,36 @@ def _joined(parts: list[str], spare: list[dict[int, int]], extras: int, glue: st
     return row[::-1]
 
 
-class Rows:
-    """A section of a table with one row a line; ends at the first line for which `read` gives None."""
+# Names of columns that head other tables of the same tools.
+_OTHERS = frozenset(
+    "jobid jobname name user partition account alloccpus state exitcode nodelist nodename cluster reason timestamp timestart timeend avail "
+    "timelimit nodes st time hostnames elapsed start end submit nnodes ncpus maxrss "
+    "status ready restarts age ip node roles version".split()
+)
 
-    def __init__(self, table: Table, read: Callable[[dict[str, str], Line], Iterable[Record] | None]) -> None:
+
+def heads_table(text: str) -> bool:
+    """Whether `text` is a line of column names and nothing else."""
+    table = read_header(text, _OTHERS, {})
+    return table is not None and 2 * sum(name.partition("(")[0] in _OTHERS for name in table.names) > len(table.names)
+
+
+class Rows:
+    """A section of a table with one row a line; ends at the first line for which `read` gives None, and at another table's header.
+
+    loose  no column of the table has a form that other text lacks: then it ends at a blank line as well
+    """
+
+    def __init__(self, table: Table, read: Callable[[dict[str, str], Line], Iterable[Record] | None], loose: bool = False) -> None:
         self.table = table
         self.read = read
+        self.loose = loose
 
     def feed(self, line: Line) -> Iterable[Record] | None:
         """The records of a row; nothing for blank lines and the dashed rule."""
         text = line.raw.rstrip()
+        if heads_table(text) or (self.loose and not text):
+            return None
         if not text or self.table.rule(text):
             return ()
         cells = self.table.cells(line.raw.rstrip("\r\n"))

@@ -37,7 +37,8 @@ _FAULT = re.compile(
 # CUDA error: the launch timed out and was terminated
 _CUDA = re.compile(r"(?:CUDA error|CUDA driver error|CUDA runtime error): ([^\n]{1,160})")
 _CONFIG = re.compile(
-    r"invalid device ordinal|no kernel image|invalid argument|invalid configuration|insufficient|unsupported",
+    r"invalid device ordinal|no kernel image|invalid argument|invalid configuration|invalid device function|insufficient|unsupported"
+    r"|not supported|not permitted",
     re.IGNORECASE,
 )
 # DataLoader worker (pid 41102) is killed by signal: Killed.
@@ -61,7 +62,8 @@ _GONE = re.compile(
     r"|NCCL communicator was aborted|Connection refused"
 )
 _STORE = re.compile(
-    r"store->(?:get|set|wait)|TCPStore|key-value store|wait timeout after|Timed out after \d{1,9} seconds waiting for clients"
+    r"store->(?:get|set|wait)|TCPStore|key-value store|in store based barrier"
+    r"|wait timeout after|Timed out after \d{1,9} seconds waiting for clients"
     r"|Timeout waiting for key|Rendezvous"
     r"|DistStoreError|DistNetworkError|client socket has (?:timed out|failed)|EADDRINUSE|Address already in use|Socket Timeout"
 )
@@ -71,7 +73,9 @@ _NCCL = re.compile(
     r"NCCL [Ee]rror|NCCL error in|ncclSystemError|ncclInternalError|ncclUnhandledCudaError|ncclInvalidUsage|unhandled (?:system"
     r"|cuda) error"
 )
-_NAN = re.compile(r"returned nan values|found NaN in|[Ll]oss is (?:nan|inf|NaN|Inf)\b|NaN (?:loss|grad|detected)")
+_NAN = re.compile(
+    r"returned nan values|returned in [^\n ]{1,40} is nan or inf|found NaN in|[Ll]oss is (?:nan|inf|NaN|Inf)\b|NaN (?:loss|grad|detected)"
+)
 _DESYNC = re.compile(r"Detected mismatch between collectives|failed to pass monitoredBarrier|Some ranks are calling")
 
 
@@ -89,10 +93,11 @@ def _cuda(text: str) -> Reading | None:
 
 # No CUDA GPUs are available | all CUDA-capable devices are busy or unavailable
 _DEVICE = re.compile(
-    r"No CUDA GPUs are available|no CUDA-capable device|devices are busy or unavailable|CUDA unknown error|system not yet initialized"
+    r"No CUDA GPUs are available|no CUDA-capable device|devices? ?(?:\(s\) is/)?are busy or unavailable"
+    r"|CUDA driver initialization failed|CUDA unknown error|system not yet initialized"
     r"|Found no NVIDIA driver|initialization error|GPU is lost"
 )
-_MEMORY = re.compile(r"DefaultCPUAllocator|\[Errno 12\]|Cannot allocate memory|^MemoryError")
+_MEMORY = re.compile(r"DefaultCPUAllocator|\[Errno 12\]|Cannot allocate memory|(?:^|[._])(?:Array)?MemoryError|node running low on memory")
 _LOADER = re.compile(r"DataLoader timed out after \d{1,9} seconds|Pin memory thread exited unexpectedly")
 
 
@@ -160,7 +165,7 @@ def classify(text: str) -> Reading | None:
 
 # torch.OutOfMemoryError: CUDA out of memory. | [rank2] EXC RuntimeError CUDA error: ...
 _FINAL = re.compile(
-    r"^[ |]{0,12}((?:[A-Za-z_]\w{0,60}\.){0,8}(?:[A-Z]\w{0,60}?)??(?:Error|Exception|Timeout|Fault|Interrupt|Exit|Failure))"
+    r"^[ |]{0,12}((?:[A-Za-z_]\w{0,60}\.){0,8}_?(?:[A-Z]\w{0,60}?)??(?:Error|Exception|Timeout|Fault|Interrupt|Exit|Failure))"
     r"(: ?| |$)([^\n]{0,4000})"
 )
 _EXC = re.compile(r"^(?:\[rank(\d{1,7})\]:? )?EXC ([A-Z]\w{1,60}) ([^\n]{0,4000})")
@@ -258,7 +263,7 @@ _FATAL = re.compile(r"(?i)error|exception|fatal|terminat|fail|dataloader worker"
 _RECOVERED = re.compile(r"(?i)(?=[crw])(?:\bwarn|\bretr(?:y|ies|ying)|recover|reducing|caught)")
 _ELSEWHERE = (
     "Watchdog caught", "watchdog thread terminated", "NCCL WARN", "Unexpected result", "Warning:", "Exception raised from", "SocketImpl(",
-    "Detected mismatch between collectives", "onitoredBarrier", "loss scale already at minimum", ", node: ",
+    "Detected mismatch between collectives", "timed out in blocking wait", "onitoredBarrier", "loss scale already at minimum", ", node: ",
 )  # fmt: skip
 
 

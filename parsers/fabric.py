@@ -22,6 +22,10 @@ _DETECTED = re.compile(
 # [ERROR] [tid 911] request to query NVSwitch device information from NVSwitch driver failed with error:...
 _LEVEL = re.compile(r"\[(?P<severity>ERROR|CRITICAL|FATAL)\] ?(?:\[tid \d{1,9}\] ?)")
 
+_SERVICES = frozenset(("nv-fabricmanager", "nvidia-fabricmanager", "nvidia-fabricmanager-start.sh", "nvidia-fabricmanager-wrapper"))
+# nv-fabricmanager[1120]: failed to configure all the available GPUs or NVSwitches to route NVLink traffic.
+_SAID = re.compile(r"\b(?:[Ff]ailed|[Ff]atal error)\b|with error:")
+
 # Mar 03 04:10:11 330417 [7F3A2700] 0x02 -> drop_mgr_remove_port: Removed port with GUID:0x506b... LID range [12, 12] of node:gpu-012 mlx5_0
 _OPENSM = (
     shape(
@@ -38,10 +42,11 @@ _OPENSM = (
     shape("", r"Received Generic Notice type:\d"),
 )
 _RDMA = (
-    # link mlx5_1/1 state DOWN physical_state POLLING netdev ibp94s0
+    # link mlx5_1/1 state DOWN physical_state POLLING netdev ibp94s0   1/1: mlx5_1/1: state DOWN physical_state POLLING
     shape(
         "ib.link_down",
-        r"^\s{0,8}link (?P<interface>\w{1,20}/\d{1,3}) .{0,80}state DOWN physical_state (?P<state>POLLING|LINK_ERROR_RECOVER\w{0,8})",
+        r"^\s{0,8}(?:link |\d{1,4}/\d{1,3}: )(?P<interface>\w{1,20}/\d{1,3}):? .{0,80}"
+        r"state DOWN physical_state (?P<state>POLLING|LINK_ERROR_RECOVER\w{0,8})",
     ),
 )
 
@@ -52,6 +57,8 @@ def _fabric_manager(line: Line) -> Event | None:
     if found:
         return shapes.event("fabricmanager.error", line, found, state=f"SXid {found['sxid']}")
     level = _LEVEL.search(line.raw[: shapes.HEAD])
+    if not level and line.ident in _SERVICES and _SAID.search(text):
+        return shapes.event("fabricmanager.error", line, severity="error")
     if not level:
         return None
     made = shapes.event("fabricmanager.error", line, severity=level["severity"].lower())
@@ -71,7 +78,7 @@ class IbStat:
     # State: Down   Physical state: Polling
     _FIELD = re.compile(r"^\s++(?P<name>\w[\w ]{0,39}): ?(?P<value>.{0,80})$")
     # A port that is administratively off reads Disabled; Polling means that it looks for a partner.
-    _BROKEN = ("Polling", "LinkErrorRecovery", "PhyTest")
+    BROKEN = ("Polling", "LinkErrorRecovery", "PhyTest")
 
     def __init__(self, adapter: str) -> None:
         self.adapter = adapter
@@ -97,11 +104,49 @@ class IbStat:
     def close(self) -> Iterable[Record]:
         """The event of the port read last."""
         physical, line = self.fields.get("Physical state"), self.state_line
-        if not line or self.fields.get("State") != "Down" or physical not in self._BROKEN or self.fields.get("Link layer") == "Ethernet":
+        if not line or self.fields.get("State") != "Down" or physical not in self.BROKEN or self.fields.get("Link layer") == "Ethernet":
             return ()
         made = shapes.event("ib.link_down", line, state=physical, severity="snapshot")
         made.attrs = {"interface": self.adapter, "port": self.port}
         return (made,)
+
+
+class IbStatus:
+    """`ibstatus`: a line that names device and port, and its fields indented below."""
+
+    # phys state:	 2: Polling
+    _FIELD = re.compile(r"^\s++(?P<name>[a-z][a-z_ ]{0,20}):\s{0,8}(?:\d{1,2}: )?(?P<value>.{0,60})$")
+
+    def __init__(self, adapter: str, port: str) -> None:
+        self.adapter, self.port = adapter, port
+        self.fields: dict[str, str] = {}
+        self.state_line: Line | None = None
+
+    def feed(self, line: Line) -> Iterable[Record] | None:
+        """Nothing until the block ends; None for a line that is no field."""
+        found = self._FIELD.match(line.raw[:200])
+        if not found:
+            return None
+        self.fields[found["name"]] = found["value"].strip()
+        if found["name"] == "state":
+            self.state_line = line
+        return ()
+
+    def close(self) -> Iterable[Record]:
+        """The event of the port."""
+        physical, line = self.fields.get("phys state"), self.state_line
+        is_broken = self.fields.get("state") == "DOWN" and physical in IbStat.BROKEN
+        if not line or not is_broken or self.fields.get("link_layer") == "Ethernet":
+            return ()
+        made = shapes.event("ib.link_down", line, state=physical, severity="snapshot")
+        made.attrs = {"interface": self.adapter, "port": self.port}
+        return (made,)
+
+
+def open_ibstatus(line: Line) -> IbStatus | None:
+    """A port's block begins: Infiniband device 'mlx5_0' port 1 status:."""
+    found = re.match(r"Infiniband device '(\w{1,20})' port (\d{1,3}) status:\s*$", line.raw[:80])
+    return IbStatus(found[1], found[2]) if found else None
 
 
 def open_ibstat(line: Line) -> IbStat | None:
@@ -119,6 +164,8 @@ DIALECTS: tuple[Dialect, ...] = (
             "[ERROR] [tid",
             "[CRITICAL] [tid",
             "[FATAL] [tid",
+            "fabricmanager[",
+            "fabricmanager-start.sh[",
             "Removed port with GUID",
             "Discovered new port with GUID",
             "Received Generic Notice",
@@ -127,4 +174,5 @@ DIALECTS: tuple[Dialect, ...] = (
         parse=parse,
     ),
     SectionDialect(name="ibstat", openers=("CA '",), open=open_ibstat),
+    SectionDialect(name="ibstatus", openers=("Infiniband device '",), open=open_ibstatus),
 )

@@ -15,6 +15,7 @@ from parsers.json_fields import load
 
 _ROUNDS = 12
 _JSON_LIMIT = 4_000_000
+_READ = 64_000
 
 # ESC[31m | ESC]0;title BEL | ESC(B
 _ANSI = re.compile(r"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}[@-~]|\][^\x07\x1b\n]{0,512}(?:\x07|\x1b\\)|[ -/][0-~]|[@-Z\\^_=>])")
@@ -23,6 +24,8 @@ _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\x80-\x9f\ufeff]")
 _MONTHS = "(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
 # <14>Mar  6 04:07:23 hostname ... in mid-line: records that a relay glued together
 _GLUED = re.compile(rf"<\d{{1,3}}>(?=(?:1 )?(?:{_MONTHS} [ \d]\d \d\d:\d\d:\d\d |\d{{4}}-\d\d-\d\dT\d\d:\d\d:))")
+# ...before timing out.[rank1]:[E1123 00:52:57.704 ProcessGroupNCCL.cpp:607]: ranks that wrote at once
+_GLUED_RANK = re.compile(r"\[rank\d{1,7}\]:(?=\[[IWEF]\d{3,4} )")
 # <6>[ 201.650687] | <14>
 _PRIORITY = re.compile(r"<\d{1,3}>")
 # 1 2021-03-06T04:07:38.251122+00:00 hostname app 123 ID [sd] message
@@ -31,10 +34,10 @@ _RFC5424 = re.compile(
 )
 # 6,3964,206764307,-;nvidia-nvswitch2: open
 _KMSG = re.compile(r"\d{1,5},\d{1,12},(\d{1,18}),[-c+][^;]{0,64};")
-# kern  :warn  : 2025-01-21T04:41:44,283302+00:00
+# kern  :warn  : 2025-01-21T04:41:44,283302+00:00 | kern: warning: [2026-04-22T21:27:51.291660856Z]: of Talos
 _DECODE = re.compile(
     r"(kern|user|mail|daemon|auth|syslog|lpr|news|uucp|cron|authpriv|ftp|local\d) *:"
-    r"(?:emerg|alert|crit|err|warn|notice|info|debug) *: *(?=\[|\d)"
+    r" *(?:emerg|alert|crit|err(?:or)?|warn(?:ing)?|notice|info|debug) *: *(?=\[|\d)"
 )
 # stderr F message
 _CRI = re.compile(r" (?:stdout|stderr) ([FP])(?: |$)")
@@ -54,6 +57,8 @@ _DAEMONS = frozenset(_DAEMON_LIST.split())
 _NO_HEADER = re.compile(r"[.,]\d{7}|,\d")
 # gpu-7 message without a tag
 _BARE_HOST = re.compile(r"(\S{1,253})(?: |$)")
+# [  +0.000844] message, of dmesg --human and --reltime
+_SINCE = re.compile(r"\[ {0,8}\+\d{1,9}\.\d{6}\] ")
 # kernel: [ 90211.1] message
 _KERNEL = re.compile(r"kernel: ?")
 # [T1234] | [ C12]
@@ -65,7 +70,7 @@ _SRUN = re.compile(r" {0,5}(\d{1,6}):(?: |$)")
 # [0] message, from mpirun | [1,3]<stderr>:message
 _MPI = re.compile(r"\[(?:\d{1,6},)?(\d{1,6})\](?:<std(?:out|err)>: ?| (?=\S))")
 # (WorkerDict pid=1234, ip=10.0.0.1) message
-_RAY = re.compile(r"\((\w[\w.:()]{0,99}?)(?: rank=(\d{1,6}))? pid=(\d{1,10})(?:, ip=([\w.:-]{1,64}))?\) ?")
+_RAY = re.compile(r"\((\w[\w.:()=]{0,99}?)(?: rank=(\d{1,6}))? pid=(\d{1,10})(?:, ip=([\w.:-]{1,64}))?\) ?")
 # [pod/trainer-0/pytorch] message, from kubectl logs --prefix
 _POD = re.compile(r"\[pod/([\w.-]{1,253})/[\w.-]{1,253}\] ?")
 # [INFO|trainer.py:123] 2021-05-27 21:32:12,092 >> message
@@ -79,12 +84,29 @@ _LEAD = re.compile(
     r"([^\s:\[\]{}<>\"',;=]{1,255})(?::\d{1,9})?:(?: {1,2}|(?=\S))"
     rf"(?=(?:<\d{{1,3}}>)?(?:\[ *\d{{1,9}}\.\d{{3,9}}\]|\[\d{{4}}-\d\d-\d\d|\[(?:rank|default)\d|\[[IWEF]\d{{3,4}} |\[{_MONTHS} |"
     rf"\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) |{_MONTHS} [ \d]\d \d\d:|\d{{4}}-\d\d-\d\d[T ]\d\d:)"
-    r"|NVRM: |slurmstepd|Traceback \(most recent|[\w.-]{1,253}:\d{1,10}:\d{1,10} \[\d)"
+    r"|NVRM: |(?:kern|user|daemon): {1,5}\w{2,8}: \[|slurmstepd|Traceback \(most recent|[\w.-]{1,253}:\d{1,10}:\d{1,10} \[\d)"
 )
+# gpu-7:   File "/srv/train.py", line 12 | gpu-7: RuntimeError: ..., pdsh before a traceback; names of hosts have a digit
+_TRACE_LEAD = re.compile(
+    r"((?=[A-Za-z._-]{1,60}\d)[A-Za-z][\w.-]{0,252}+)(?<!\.py): "
+    r"(?= {0,4}File \"|(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{1,60}(?:Error|Exception): )"
+)
+# trainer/0 message | trainer/0 [3]:message, replica and local rank as torchx and NeMo-Run print them
+_REPLICA = re.compile(r"([A-Za-z][\w.-]{0,99}/(\d{1,4})) (?:\[(\d{1,4})\]:(?=\S))?(?=\S|  )")
 # 10.9.23.10: message
 _IP_LEAD = re.compile(r"(\d{1,3}(?:\.\d{1,3}){3}): (?=\S)")
 # - 1131566461 2005.11.09 xn228 Nov 9 12:01:01 xn228/xn228 crond[1]: ...
 _LOGHUB = re.compile(rf"\S{{1,32}} (\d{{10}}) \d{{4}}\.\d\d\.\d\d (\S{{1,64}}) (?={_MONTHS} )")
+# [0] kube.var.log: [1741341121.0, {"log"=>"..."}], what Fluent Bit's stdout prints
+_FLUENT_OUT = re.compile(r"(?:\[\d{1,6}\] )?[\w.*/-]{1,120}: (?=\[\[?\d{9,10}[.,])")
+_ARROW = re.compile(r'(?<!\\)"=>(?=["\[{\dtfn-])')
+# kern.gpu: {"message":"..."}, what Fluentd prints after its stamp
+_TAG_OF_JSON = re.compile(r'[\w.*/-]{1,120}: ?(?=\{")')
+# ts=2025-03-07T10:12:01Z level=error node=gpu-7 msg="..." | time="2025-03-07T10:12:01Z" level=error msg="..."
+_LOGFMT = re.compile(r"(?:ts|time|timestamp|level|lvl)=(?=\S)")
+_PAIR = re.compile(r'(?<![\w.])([A-Za-z_][\w.]{0,63}+)=(?:"((?:[^"\\]|\\.){0,16000}+)"|(\S{0,2000}+))')
+# kern.warn, a facility and a severity
+_FACILITY = re.compile(r"(?:kern|user|mail|daemon|auth|authpriv|syslog|local\d)\.\w{3,7}")
 # 1700000000.123 message
 _EPOCH = re.compile(r"(\d{10}\.\d{3,9}|\d{13})[:,]? (?=\S)")
 
@@ -110,15 +132,20 @@ def peel_all(number: int, raw: str) -> list[Line]:
     if "\r" in raw:
         parts = [part for part in raw.split("\r") if part and not part.isspace()] or [raw]
     if "<" in raw:
-        parts = [piece for part in parts for piece in _unglue(part)]
+        parts = [piece for part in parts for piece in _unglue(part, _GLUED)]
+    if raw.count("]:[") > 1:
+        parts = [piece for part in parts for piece in _unglue(part, _GLUED_RANK)]
     lines: list[Line] = []
     for part in parts:
         lines.extend(_records(number, part))
     return lines
 
 
+_MANY = ('"resourceLogs"', '"values"', '"_source"', '"events"')
+
+
 def _records(number: int, raw: str) -> Iterator[Line]:
-    many = _load(raw) if raw[:1] == "{" and ('"resourceLogs"' in raw or '"values"' in raw) else None
+    many = _load(raw) if raw[:1] == "{" and any(key in raw for key in _MANY) else None
     inner = list(_spread(many)) if isinstance(many, dict) else []
     if not inner:
         yield peel(number, raw)
@@ -128,8 +155,10 @@ def _records(number: int, raw: str) -> Iterator[Line]:
         yield line
 
 
-def _unglue(raw: str) -> list[str]:
-    cuts = [found.start() for found in _GLUED.finditer(raw) if found.start()]
+def _unglue(raw: str, start: re.Pattern[str]) -> list[str]:
+    """`raw` cut before each record but the first; what a progress bar left before that stays with it."""
+    cuts = [found.start() for found in start.finditer(raw)][1 if start is _GLUED_RANK else 0 :]
+    cuts = [cut for cut in cuts if cut]
     if not cuts:
         return [raw]
     return [raw[a:b] for a, b in zip([0, *cuts], [*cuts, len(raw)], strict=True)]
@@ -236,9 +265,10 @@ _GLOG_PID = re.compile(r" {1,8}(\d{1,10}) [^\]\s]{1,255}\]")
 
 def _header(line: Line, text: str, rest: str, stamp: clocks.Stamp) -> str:
     """Host and tag behind a syslog or journal stamp."""
-    if stamp.quality is Quality.YEAR_INFERRED and not text[0].isalpha():
+    named = text[0].isalpha() or text[1:3].strip("0123456789")[:1] == "月"
+    if stamp.quality is Quality.YEAR_INFERRED and not named:
         return rest
-    syslog = text[0].isalpha() and stamp.quality is Quality.YEAR_INFERRED
+    syslog = named and stamp.quality is Quality.YEAR_INFERRED
     found = None if not syslog and _NO_HEADER.search(text, 0, stamp.end) else _HEAD.match(rest)
     if found and _is_host(found[1]) and found[2] not in _LEVELS:
         offset = stamp.zoned and text[stamp.end - 1].isdigit()
@@ -282,6 +312,8 @@ def _take_header(line: Line, found: re.Match[str], rest: str) -> str:
 
 def _is_host(text: str) -> bool:
     node, slash, twin = text.partition("/")
+    if _FACILITY.fullmatch(text):
+        return False
     return hosts.well_formed(node) and text not in _LEVELS and (not slash or hosts.well_formed(twin))
 
 
@@ -344,7 +376,7 @@ def _decode(line: Line, text: str) -> str | None:
     stamp = clocks.parse_stamp(rest)
     if not _keep(line, stamp) or stamp is None:
         return rest
-    return rest[stamp.end :].removeprefix(" ")
+    return _after_stamp(rest, stamp.end)
 
 
 def _rank(line: Line, text: str) -> str | None:
@@ -392,6 +424,16 @@ def _pod(line: Line, text: str) -> str | None:
     return text[found.end() :]
 
 
+def _replica(line: Line, text: str) -> str | None:
+    found = _REPLICA.match(text) if line.ts is None and line.boot_s is None and line.label is None else None
+    if not found:
+        return None
+    line.label = found[1]
+    if found[3] and int(found[2]) == 0:  # the local ranks of the first replica are the global ones
+        line.rank = int(found[3])
+    return text[found.end() :]
+
+
 def _level_led(line: Line, text: str) -> str | None:
     found = _HF.match(text) or _LEVEL_LED.match(text)
     stamp = clocks.parse_stamp(text, found.end()) if found else None
@@ -405,7 +447,7 @@ def _lead(line: Line, text: str) -> str | None:
     """A prefix that a collector put before a whole line: pdsh's or clush's host, grep's file name."""
     if line.ts is not None or line.boot_s is not None or line.label is not None:
         return None
-    found = _IP_LEAD.match(text) or _LEAD.match(text)
+    found = _IP_LEAD.match(text) or _LEAD.match(text) or _TRACE_LEAD.match(text)
     if not found or found[1].startswith(("slurmstepd", "srun", "kernel")) or found[1].endswith(("Error", "Exception", "Warning")):
         return None
     if found[1] in ("NVRM", "ERROR", "WARNING", "INFO", "WARN", "FATAL", "DEBUG"):
@@ -444,7 +486,33 @@ def _epoch(line: Line, text: str) -> str | None:
     if found is None or ts is None:
         return None
     line.ts, line.quality, line.zoned = ts, Quality.EXACT, True
-    return text[found.end() :]
+    rest = text[found.end() :]
+    head = _HEAD.match(rest)
+    if head and (head[3] or head[2] in _DAEMONS) and _is_host(head[1]):
+        return _take_header(line, head, rest)
+    return rest
+
+
+def _quoted(line: Line, text: str) -> str | None:
+    """The first cell of an exported row: "2025-03-07T10:12:01Z","gpu-7","NVRM: ...". What the others mean is not known."""
+    stamp = clocks.parse_stamp(text, 1) if line.ts is None else None
+    if stamp and stamp.ts is not None and text[stamp.end : stamp.end + 1] == '"':
+        _keep(line, stamp)
+    return None
+
+
+def _logfmt(line: Line, text: str) -> str | None:
+    """`key=value` pairs, one of which is the message."""
+    if line.ts is not None or not _LOGFMT.match(text):
+        return None
+    pairs: dict[str, object] = {}
+    for key, quoted, bare in _PAIR.findall(text[:_READ]):
+        pairs.setdefault(key, quoted.replace('\\"', '"') or bare)
+    message = pairs.get("msg") or pairs.get("message")
+    if not isinstance(message, str):
+        return None
+    _fill(line, pairs)
+    return " ".join([message, *(f"{key}={pairs[key]}" for key in _EXTRA_KEYS if pairs.get(key))])
 
 
 def _late_stamp(line: Line, text: str) -> None:
@@ -468,6 +536,7 @@ _HOST_KEYS = (
 )  # fmt: skip
 _INNER_KEYS = (
     "kubernetes", "k8s", "labels", "stream", "resource", "attributes", "Resource", "Attributes", "fields", "jsonPayload", "agent",
+    "_source",
 )  # fmt: skip
 _IDENT_KEYS = ("SYSLOG_IDENTIFIER", "_COMM", "appname", "ident", "program", "tag", "unit")
 _LABEL_KEYS = ("pod_name", "k8s.pod.name", "pod", "container_name", "logStreamName", "@logStream")
@@ -499,7 +568,7 @@ def _fluent(line: Line, text: str) -> str | None:
     """`[1700000000.1, {...}]` and `[[1700000000.1, {}], {...}]` of Fluent Bit."""
     if not text.rstrip().endswith("]") or "{" not in text[:128]:
         return None
-    pair = _load(text)
+    pair = _load(_ARROW.sub('": ', text) if '"=>' in text else text)
     if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[1], dict):
         return None
     head = pair[0][0] if isinstance(pair[0], list) and pair[0] else pair[0]
@@ -508,6 +577,16 @@ def _fluent(line: Line, text: str) -> str | None:
     if rest is not None and ts is not None and line.ts is None:
         line.ts, line.quality, line.zoned = ts, Quality.EXACT, True
     return rest
+
+
+def _fluent_out(line: Line, text: str) -> str | None:
+    found = _FLUENT_OUT.match(text) if line.ts is None and line.boot_s is None else None
+    return _fluent(line, text[found.end() :]) if found else None
+
+
+def _tag_of_json(line: Line, text: str) -> str | None:
+    found = _TAG_OF_JSON.match(text) if line.ts is not None else None
+    return _object(line, text[found.end() :]) if found else None
 
 
 def _unwrap(line: Line, obj: Mapping[str, object]) -> str | None:
@@ -529,7 +608,7 @@ def _message(obj: Mapping[str, object]) -> str | None:
         if text is not None:
             extra = [f"{k}={obj[k]}" for k in _EXTRA_KEYS if isinstance(obj.get(k), str)] if key in ("msg", "message") else []
             return " ".join([text, *extra])
-    nested = obj.get("jsonPayload") or obj.get("result")
+    nested = obj.get("jsonPayload") or obj.get("result") or obj.get("_source")
     return _message(nested) if isinstance(nested, dict) and nested is not obj else None
 
 
@@ -601,17 +680,20 @@ def _number(value: object, default: int | None) -> int | None:
 
 
 def _spread(obj: Mapping[str, object]) -> Iterator[dict[str, object]]:
-    """The records inside an OTLP batch or a Loki stream, each with its batch's resource or labels."""
+    """The records inside an OTLP batch, a Loki stream or answer, a search's hits, or CloudWatch's events."""
     for batch in _dicts(obj.get("resourceLogs")):
         resource = batch.get("resource")
         for scope in _dicts(batch.get("scopeLogs")):
             for record in _dicts(scope.get("logRecords")):
                 yield {**record, "resource": resource}
-    values = obj.get("values")
-    if isinstance(obj.get("stream"), dict) and isinstance(values, list):
-        for pair in values:
+    data, hits = obj.get("data"), obj.get("hits")
+    for stream in [obj, *(_dicts(data.get("result")) if isinstance(data, dict) else [])]:
+        values = stream.get("values")
+        for pair in values if isinstance(values, list) and isinstance(stream.get("stream"), dict) else ():
             if isinstance(pair, list) and len(pair) >= 2:
-                yield {"stream": obj["stream"], "timestamp": pair[0], "line": pair[1]}
+                yield {"stream": stream["stream"], "timestamp": pair[0], "line": pair[1]}
+    yield from _dicts(hits.get("hits") if isinstance(hits, dict) else None)
+    yield from (event for event in _dicts(obj.get("events")) if "message" in event and "timestamp" in event)
 
 
 def _dicts(value: object) -> list[dict[str, object]]:
@@ -627,14 +709,18 @@ def _bracket(line: Line, text: str) -> str | None:
     if second == "r" or second == "d" or second == "t":
         return _rank(line, text)
     if second.isdigit() or second == "[":
-        return _mpi(line, text) or _stamped(line, text) or _fluent(line, text)
+        return _fluent_out(line, text) or _mpi(line, text) or _stamped(line, text) or _fluent(line, text)
     if second == "p":
         return _pod(line, text)
+    since = _SINCE.match(text) if second in " +" else None
+    if since:
+        line.ident = "kernel"
+        return text[since.end() :]
     return _stamped(line, text) or _level_led(line, text)
 
 
-_LETTER: tuple[_Peeler, ...] = (_tagged, _lead)
-_DATED: tuple[_Peeler, ...] = (_stamped, _tagged, _lead)
+_LETTER: tuple[_Peeler, ...] = (_tagged, _fluent_out, _tag_of_json, _replica, _lead)
+_DATED: tuple[_Peeler, ...] = (_stamped, *_LETTER)
 _PEELERS: dict[str, tuple[_Peeler, ...]] = {
     "[": (_bracket,),
     "{": (_object,),
@@ -644,5 +730,7 @@ _PEELERS: dict[str, tuple[_Peeler, ...]] = {
     **dict.fromkeys("JFMASONDTIWE", (*_DATED, _level_led)),
     "C": (_level_led, *_LETTER),
     **dict.fromkeys("kudlmansfcp", (_decode, *_LETTER)),
+    **dict.fromkeys("tl", (_logfmt, _decode, *_LETTER)),
+    '"': (_quoted,),
     **dict.fromkeys("0123456789", (_stamped, _kmsg, _srun, _rfc5424, _epoch, _lead)),
 }

@@ -20,21 +20,32 @@ _SHAPES = (
     shape(
         "gpu.off_bus",
         rf"Unable to determine the device handle for (?:gpu|GPU)(?:\d{{1,3}}:)? ?{_AT}: ?"
-        rf"(?P<state>GPU is lost|Unknown Error|No such device)",
+        rf"(?P<state>GPU is lost|Unknown Error|No such device|Not Found)",
     ),
     # NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.
     shape("gpu.init_failed", r"NVIDIA-SMI has failed because it (?P<state>couldn't communicate with the NVIDIA driver)"),
     # Failed to initialize NVML: Driver/library version mismatch
     shape("gpu.init_failed", r"Failed to initialize NVML: (?P<state>[^.]{1,80})"),
+    # slurmd: error: Failed to get device handle for GPU 3: GPU is lost   error creating nvml.Device 5: nvml: GPU is lost
+    shape(
+        "gpu.off_bus",
+        r"^(?!.{0,400}Allocate failed).{0,400}(?:[Ff]ailed to (?:get|retrieve) .{0,100}: |\bnvml: )(?P<state>GPU is lost)\b",
+    ),
+    # 1c:00.0 3D controller: NVIDIA Corporation GH100 [H100 SXM5 80GB] (rev ff)
+    shape("gpu.off_bus", rf"^{_AT} (?:3D|VGA compatible) controller: NVIDIA .{{0,120}}\((?P<state>rev ff)\)"),
+    # No devices were found
+    shape("gpu.init_failed", r"^(?P<state>No devices were found)\.?$"),
     # |  GPU Memory               | Fail - GPU: 3                                  |   | pcie | Fail |
     shape(
         "gpu.diag_failed",
-        r"^\s{0,8}\| {0,4}(?P<test>[A-Za-z][\w ()-]{0,40}?) {0,40}\| {0,4}Fail\b(?: - (?P<state>(?:GPUs?: )?[\w, :-]{1,60}))?",
+        r"^\s{0,8}\| {0,4}(?P<test>[A-Za-z][\w ()/-]{0,40}?) {0,40}\| {0,4}Fail\b(?: - (?P<state>(?:GPUs?: )?[\w, :-]{1,60}))?",
         severity="fail",
     ),
     # ERROR:  nhc:  Health check failed:  check_hw_ib:  No IB port is ACTIVE (LinkUp 400 Gb/sec).
     shape("host.check_failed", r"(?:^|\bnhc\b.{0,40})Health check failed: {0,4}(?P<check>\w{1,60}): {0,4}(?P<state>.{1,200})"),
     shape("host.check_failed", r"(?:^|\bnhc\b.{0,40})Health check failed: {0,4}(?P<state>.{1,200})"),
+    # slurmd: error: health_check failed: rc:1 output:GPU 3 is missing
+    shape("host.check_failed", r"(?:^|error: )health[_ ]?check failed: rc:\d{1,6} output: ?(?P<state>.{0,200})"),
     # rasdaemon: 2026-02-10 14:23:05 +0000 1 Corrected error: memory read error on CPU_SrcID#0_MC#1_Chan#0_DIMM#0 (mc: 1 location: 0:0 ...)
     shape(
         "mem.ce",
@@ -52,9 +63,24 @@ _SHAPES = (
 )
 
 
+# |                           | Fail - GPU: 0                                  |   |           | GPU1: Fail        |
+_MORE = re.compile(r"^\s{0,8}\| {4,60}\| {0,4}(?:Fail - (?P<gpus>GPUs?: [\d, ]{1,40})|(?P<gpu>GPU ?\d{1,3}): Fail\b)")
+# | PCIe                      | Pass - GPUs: 1, 2                              |   no test of its own: | Warning: GPU1 | Error ... |
+_TEST = re.compile(r"^\s{0,8}\| {0,4}(?!(?:Warning|Error|Info)\b)([A-Za-z][\w ()/-]{0,40}+)\|")
+
+
+def _more(window: Window, found: re.Match[str]) -> Event:
+    """A test's further verdicts stand below its name."""
+    made = shapes.event("gpu.diag_failed", window.line, severity="fail", state=(found["gpus"] or found["gpu"]).strip())
+    name = next((hit[1].strip() for other in window.before(40) if (hit := _TEST.match(other.raw[:200]))), None)
+    made.attrs = {"test": name} if name else {}
+    return made
+
+
 def parse(window: Window) -> Iterable[Record]:
     """What a tool says of one GPU, host check or memory module in one line."""
-    return shapes.read(_SHAPES, window)
+    more = _MORE.match(window.line.raw[:200])
+    return (_more(window, more),) if more else shapes.read(_SHAPES, window)
 
 
 def _yes(value: str) -> bool:
@@ -87,6 +113,10 @@ _FINDINGS: Mapping[tuple[str, str], _Finding] = {
     ("Aggregate", "SRAM Uncorrectable"): ("gpu.ecc_uncorrectable", "aggregate SRAM", _some, "history"),
     ("Aggregate", "SRAM Uncorrectable Parity"): ("gpu.ecc_uncorrectable", "aggregate SRAM parity", _some, "history"),
     ("Aggregate", "SRAM Uncorrectable SEC-DED"): ("gpu.ecc_uncorrectable", "aggregate SRAM SEC-DED", _some, "history"),
+    ("", "SRAM Threshold Exceeded"): ("gpu.ecc_uncorrectable", "SRAM threshold exceeded", _yes, "critical"),
+    ("", "Channel Repair Pending"): ("gpu.reset_required", "channel repair pending", _yes, "when drained"),
+    ("", "TPC Repair Pending"): ("gpu.reset_required", "TPC repair pending", _yes, "when drained"),
+    ("", "Unrepairable Memory"): ("gpu.remap_failed", "unrepairable memory", _yes, "critical"),
     ("", "GPU Recovery Action"): ("gpu.reset_required", "", _needs, "advice"),
     ("Clocks", "HW Thermal Slowdown"): ("host.thermal", "HW Thermal Slowdown", _active, "warning"),
     ("Clocks", "HW Power Brake Slowdown"): ("host.power", "HW Power Brake Slowdown", _active, "warning"),
@@ -175,7 +205,12 @@ DIALECTS: tuple[Dialect, ...] = (
             "NVIDIA-SMI has failed",
             "Failed to initialize NVML",
             "| Fail",
+            ": Fail",
+            "No devices were found",
+            ": GPU is lost",
+            "(rev ff)",
             "Health check failed:",
+            "check failed: rc:",
             "mc_event",
             "Corrected error",
             "Uncorrected error",

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from parsers import clocks, shapes
-from parsers.contract import Benign, Event, Line, LineDialect, Quality, Record, Reject, Window
+from parsers.contract import Benign, Dialect, Event, Line, LineDialect, Quality, Record, Reject, SectionDialect, Window
 
 #    1 | 02/10/2026 | 14:23:05 | Memory #0x48 | Correctable ECC | Asserted
 #    4 | 02/10/2026 | 14:25:12 UTC | Temperature Inlet | Upper Critical going high | Asserted | Reading 97 > Threshold 95 degrees C
@@ -122,7 +122,47 @@ def parse(window: Window) -> Iterable[Record]:
     return ()
 
 
-DIALECT = LineDialect(
+class LongEntry:
+    """`ipmitool sel list -v` and `racadm getsel`: an entry is a block of `name : value` lines."""
+
+    # Event Direction       : Assertion Event      Description: Multi-bit memory errors detected on DIMM_A1.
+    _FIELD = re.compile(r"^ {0,4}(?P<name>[A-Z][\w/ ]{1,30}?) {0,30}: {0,10}(?P<value>.{0,200})$")
+
+    def __init__(self, line: Line) -> None:
+        self.line = line
+        self.fields: dict[str, str] = {}
+        self.last = line.number
+
+    def feed(self, line: Line) -> Iterable[Record] | None:
+        """Nothing until the block ends; None for what is no field of it."""
+        found = self._FIELD.match(line.raw[:300].rstrip())
+        if not found or found["name"] in ("SEL Record ID", "Record"):
+            return None
+        self.fields[found["name"]], self.last = found["value"].strip(), line.number
+        return ()
+
+    def close(self) -> Iterable[Record]:
+        """The entry's event; none of a healthy machine's entry."""
+        stamp = (self.fields.get("Timestamp") or self.fields.get("Date/Time") or "").replace(" | ", " ")
+        date, _, time = stamp.partition(" ")
+        sensor = self.fields.get("Sensor Type") or self.fields.get("Source") or ""
+        way = "Deasserted" if "Deassert" in self.fields.get("Event Direction", "") else "Asserted"
+        what = self.fields.get("Description", "")
+        text = f"1 | {date} | {time or ' '} | {sensor or 'system'} | {what} | {way}"
+        found = _SEL.search(text) if what and self.fields.get("Severity", "") not in ("Ok", "Non-Critical") else None
+        made = _entry(self.line, found, way) if found else None
+        if not isinstance(made, Event):
+            return ()
+        made.message, made.line_last = f"{sensor}: {what}"[: shapes.MESSAGE], self.last
+        return (made,)
+
+
+def open_entry(line: Line) -> LongEntry | None:
+    """SEL Record ID          : 0123 | Record:      1."""
+    return LongEntry(line) if re.match(r" {0,4}(?:SEL Record ID {1,30}: |Record: {1,20})[0-9a-fA-F]{1,6}\s*$", line.raw[:80]) else None
+
+
+LINES = LineDialect(
     name="ipmi",
     needles=(),
     hints=(
@@ -139,3 +179,5 @@ DIALECT = LineDialect(
     ),
     parse=parse,
 )
+
+DIALECTS: tuple[Dialect, ...] = (LINES, SectionDialect("ipmi_entry", ("SEL Record ID", "Record:      "), open_entry))

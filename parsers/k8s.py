@@ -95,6 +95,35 @@ def _event_row(window: Window) -> Iterable[Record]:
     return (event,)
 
 
+# "Event occurred" object="ml/ft-worker-1" fieldPath="" kind="Pod" apiVersion="v1" type="Warning" reason="Evicted" message="..."
+_OCCURRED = re.compile(
+    r'"Event occurred" object="(?:[^"/]{1,253}/)?([^"/]{1,253})"(?: fieldPath="[^"]{0,200}")? kind="(\w{1,60})" apiVersion="[^"]{0,80}" '
+    r'type="(Normal|Warning)" reason="(\w{1,60})" message="([^\n]{0,2000})'
+)
+# Event(v1.ObjectReference{Kind:"Pod", Namespace:"ml", Name:"ft-worker-1", ...}): type: 'Warning' reason: 'Evicted' ...
+_REFERENCE = re.compile(
+    r'Event\(v1\.ObjectReference\{Kind:"(\w{1,60})", Namespace:"[^"]{0,253}", Name:"([^"]{1,253})"[^{}]{0,600}\}\): '
+    r"type: '(Normal|Warning)' reason: '(\w{1,60})' ([^\n]{0,2000})"
+)
+# "Recording event message for node" node="kgpu-3" event="NodeNotReady"
+_RECORDED = re.compile(r'Recording event message for node" node="([^"]{1,253})" event="(\w{1,60})"')
+
+
+def _klog(window: Window) -> Iterable[Record]:
+    """Events as the controllers and the kubelet log them."""
+    line, text = window.line, window.line.text[:_READ]
+    if found := _OCCURRED.search(text):
+        name, about, kind, reason, message = found.groups()
+    elif found := _REFERENCE.search(text):
+        about, name, kind, reason, message = found.groups()
+    elif found := _RECORDED.search(text):
+        about, name, kind, reason, message = "Node", found[1], "Normal", found[2], f"Node {found[1]} status is now: {found[2]}"
+    else:
+        return ()
+    code = coded(kind, reason, message)
+    return (judged(code, reason, message.rstrip('"'), about.lower(), name, line.number),) if code else ()
+
+
 # Taints:   node.kubernetes.io/unreachable:NoExecute
 _TAINT = re.compile(r"node\.kubernetes\.io/([a-z-]{1,40})(?:=\S{0,60})?:(?:NoSchedule|NoExecute)(?! op=)")
 # Ready  Unknown  Thu, 05 Mar 2026 03:04:05 +0000  Thu, 05 Mar 2026 03:05:00 +0000  NodeStatusUnknown  Kubelet stopped posting ...
@@ -211,6 +240,7 @@ def _pod_reason(window: Window) -> Iterable[Record]:
 _READ = 8192
 _READERS: tuple[tuple[Callable[[Window], Iterable[Record]], tuple[str, ...]], ...] = (
     (_taint, (":NoExecute", ":NoSchedule")),
+    (_klog, ("Event occurred", "v1.ObjectReference{", "Recording event message")),
     (_event_row, ("Warning", "Normal")),
     (_rejected, ("Allocate failed due to",)),
     (_exited, ("Exit Code:",)),
@@ -326,6 +356,9 @@ DIALECTS: tuple[Dialect, ...] = (
             "Warning  ",
             "Normal  ",
             "Warning FailedScheduling",
+            "Event occurred",
+            "v1.ObjectReference{",
+            "Recording event message for node",
             "NodeNotReady",
             "FailedScheduling",
             "UnexpectedAdmissionError",

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 
 from parsers import shapes
-from parsers.contract import Benign, Event, LineDialect, Record, Window
+from parsers.contract import Benign, Event, Line, LineDialect, Record, Window
 from parsers.shapes import shape
 
 _OOPS = (
@@ -22,9 +22,9 @@ _MEMORY = (
     # mce: [Hardware Error]: Machine check events logged
     shape("", r"Machine check events logged"),
     # EDAC MC0: 3 CE error on CPU#1Channel#0_DIMM#1 (channel:0 slot:1 page:0x0 offset:0x0 grain:8 syndrome:0x0)
-    shape("mem.ce", r"EDAC (?:\w{1,20} )?MC\d{1,3}: (?:(?P<value>\d{1,9}) )?CE\b(?:.{0,80}? on (?P<dimm>[^(]{1,80}))?"),
+    shape("mem.ce", r"EDAC (?:\w{1,20}:? )?MC\d{1,3}: (?:(?P<value>\d{1,9}) )?CE\b(?:.{0,80}? on (?P<dimm>[^(]{1,80}))?"),
     # EDAC MC0: 1 UE memory read error on CPU#1Channel#3_DIMM#0 (channel:3 slot:0 page:0x0 offset:0x0 grain:32)
-    shape("mem.ue", r"EDAC (?:\w{1,20} )?MC\d{1,3}: (?:(?P<value>\d{1,9}) )?UE\b(?:.{0,80}? on (?P<dimm>[^(]{1,80}))?"),
+    shape("mem.ue", r"EDAC (?:\w{1,20}:? )?MC\d{1,3}: (?:(?P<value>\d{1,9}) )?UE\b(?:.{0,80}? on (?P<dimm>[^(]{1,80}))?"),
     # {1}[Hardware Error]:   error_type: 3, multi-bit ECC
     shape("mem.ce", r"\[Hardware Error\]: {1,8}error_type: \d{1,2}, (?P<state>single-bit ECC|single-symbol chipkill ECC)"),
     shape("mem.ue", r"\[Hardware Error\]: {1,8}error_type: \d{1,2}, (?P<state>multi-bit ECC|multi-symbol chipkill ECC)"),
@@ -55,8 +55,16 @@ _AMD_BANK = re.compile(r"CPU:(?P<cpu>\d{1,5}) .{0,20}MC(?P<bank>\d{1,3})_STATUS\
 _UNCORRECTED = 1 << 61
 
 # The memory-controller driver decodes the same bank a few lines on, with the module's name.
-_EDAC = re.compile(r"EDAC (?:\w{1,20} )?MC\d{1,3}: (?:\d{1,9} )?[CU]E\b")
+_EDAC = re.compile(r"EDAC (?:\w{1,20}:? )?MC\d{1,3}: (?:\d{1,9} )?[CU]E\b")
 _BANK_LINES = 12
+
+# {1}[Hardware Error]:   section_type: memory error
+_SECTION = re.compile(r"\[Hardware Error\]: {1,8}section_type: memory error")
+# {1}[Hardware Error]:  Error 0, type: recoverable   {1}[Hardware Error]: event severity: corrected
+_SECTION_KIND = re.compile(r"\[Hardware Error\]: {1,8}(?:Error \d{1,3}, type|event severity): (?P<kind>corrected|recoverable|fatal)")
+_SECTION_BIT = re.compile(r"\[Hardware Error\]: {1,8}error_type: \d{1,2}, (?:single|multi)-")
+# {1}[Hardware Error]:   DIMM location: CPU 1 DIMM 5
+_SECTION_DIMM = re.compile(r"\[Hardware Error\]: {1,8}DIMM location: (?P<dimm>[^\n]{1,80})")
 
 _STALLS = (
     # INFO: task dataloader:30412 blocked for more than 120 seconds.
@@ -168,11 +176,28 @@ def _bank(window: Window, text: str) -> Event | None:
     return shapes.event("mem.ue" if {"UE", "UC", "PCC"} & set(flags) else "mem.ce", window.line, found)
 
 
+def _near(pattern: re.Pattern[str], lines: Iterable[Line], line: Line) -> re.Match[str] | None:
+    hits = (pattern.search(other.text[: shapes.HEAD]) for other in lines if shapes.same_report(other, line))
+    return next((hit for hit in hits if hit), None)
+
+
+def _firmware(window: Window) -> Event | Benign:
+    """A memory error that the firmware took first and handed on (APEI GHES); a line with the bits' count tells it by itself."""
+    line = window.line
+    kind = _near(_SECTION_KIND, window.before(4), line)
+    if not kind or _near(_SECTION_BIT, window.after(_BANK_LINES), line):
+        return Benign(line.number)
+    dimm = _near(_SECTION_DIMM, window.after(_BANK_LINES), line)
+    return shapes.event("mem.ce" if kind["kind"] == "corrected" else "mem.ue", line, dimm, state=kind["kind"])
+
+
 def parse(window: Window) -> Iterable[Record]:
     """The host's own trouble that a kernel line tells."""
     text = window.line.text[: shapes.HEAD]
+    if _SECTION.search(text):
+        return (_firmware(window),)
     bank = _bank(window, text) if "Hardware Error" in text else None
-    if bank and any(_EDAC.search(other.text[: shapes.HEAD]) for other in window.after(_BANK_LINES)):
+    if bank and _near(_EDAC, window.after(_BANK_LINES), window.line):
         return (Benign(window.line.number),)
     return (bank,) if bank else shapes.read(_SHAPES, window)
 

@@ -71,6 +71,16 @@ _MODULE = (
         r"NETDEV WATCHDOG: (?P<op>[\w.@-]{1,20}) \(\w{1,20}\): (?P<state>transmit queue (?:\d{1,4} )?timed out)",
         severity="error",
     ),
+    # mlx5_core 0000:21:00.0 ens7f0: TX timeout detected
+    shape("ib.port_event", rf"{_AT}:? (?P<op>[\w@.-]{{1,20}}+): (?P<state>TX timeout detected)", severity="error"),
+    # mlx5_core 0000:21:00.0 ens7f0: TX timeout on queue: 4, SQ: 0x8a, CQ: 0x403, SQ Cons: 0x8b SQ Prod: 0x8d
+    shape(
+        "ib.port_event",
+        rf"{_AT}:? (?P<op>[\w@.-]{{1,20}}+): (?P<state>TX timeout on queue)",
+        severity="error",
+        before=r"TX timeout detected|TX timeout on queue|transmit queue (?:\d{1,4} )?timed out",
+        reach=40,
+    ),
     # mlx5_core 0000:21:00.0: temp_warn:178:(pid 0): High temperature on sensors with bit set 0x1
     shape("ib.port_event", rf"{_DRIVER_AT}(?P<state>High temperature on sensors)", severity="warning"),
 )
@@ -181,6 +191,7 @@ DIALECT = LineDialect(
         ": synd 0x",
         "leak of a command resource",
         "NETDEV WATCHDOG",
+        "TX timeout ",
         "Link is ",
         "link is ",
         "Link down",

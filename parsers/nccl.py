@@ -19,15 +19,17 @@ _INIT = re.compile(
     r"[^\n-]{0,99}+(?:(?!- Init (?:COMPLETE|START))-[^\n-]{0,60}+){0,3}+- Init (COMPLETE|START)"
 )
 # Init timings - ncclCommInitRank: rank 0 nranks 16 total 3.52 (kernels 0.21, alloc 0.90, bootstrap 1.10 ...)
-_INIT_TIME = re.compile(r"Init timings - (\w{1,40}): rank (\d{1,7}) nranks (\d{1,7}) total (\d{1,9}\.\d{1,4})")
+_INIT_TIME = re.compile(r"Init timings(?: - (\w{1,40}))?: rank (\d{1,7}) nranks (\d{1,7}) total (\d{1,9}\.\d{1,4})")
 # Got completion from peer 10.11.7.3<51003> with status=12 opcode=129 len=65536 vendor err 129 (Recv)
+# Got completion from peer 10.11.7.3<51003> with status=IBV_WC_RETRY_EXC_ERR(12) opcode=IBV_WC_SEND(0) vendor_err=129 ... hca mlx5_3
 _COMPLETION = re.compile(
-    r"Got completion (?:from peer (\S{1,128}?)<\d{1,6}> )?with (?:status=|error |status )(-?\d{1,6}),?"
-    r"(?: opcode[ =]-?\d{1,12},?)?(?: len[ =]-?\d{1,20},?)?(?: vendor err (-?\d{1,8}))?(?: \((\w{1,20})\))?"
+    r"Got completion (?:from peer (\S{1,128}?)<\d{1,6}> )?with (?:status=|error |status )(?:IBV_WC_\w{1,40}\()?(-?\d{1,6})\)?,?"
+    r"(?: opcode[ =](?:\w{1,40}\()?-?\d{1,12}\)?,?)?(?: (?:len|reqSize)[ =]-?\d{1,20},?)?(?: vendor[ _]err[ =](-?\d{1,8}))?"
+    r"(?: (?:\(|req_type=)(\w{1,20}))?"
 )
-_HCA = re.compile(r" hca (\w{1,40})")
-# Got async event : port error | async fatal event on device mlx5_3 ...
-_ASYNC = re.compile(r"(?:[Gg]ot async event ?: ?|async fatal event(?: on [^\n:]{1,60})?: ?)([^\n(]{1,80})")
+_HCA = re.compile(r" hca (\w{1,40})|NET/IB ?: (\w{1,40}):\d{1,3} ")
+# Got async event : port error | async fatal event on device mlx5_3 ... | mlx5_3:1 Got non-fatal async event: port error(10)
+_ASYNC = re.compile(r"(?:[Gg]ot (?:non-fatal )?async event ?: ?|async fatal event(?: on [^\n:]{1,60})?: ?)([^\n(]{1,80})")
 _CALM_ASYNC = re.compile(r"port active|client reregistration|GID table change|communication established|P_?Key|LID change", re.IGNORECASE)
 _VERBS = re.compile(r"Call to (?:wrap_)?(ibv_\w{1,40}) failed|Unable to open device (\S{1,40})|NET/OFI [^\n]{0,80}?completed with error")
 # Connection closed by remote peer gpu-a2<38112> | Connect to cn-04<56821> failed : Connection refused
@@ -40,13 +42,17 @@ _GONE = re.compile(
 _CUDA = re.compile(r"Cuda failure(?: :)?(?: (\d{1,4}))?(?: '([^'\n]{1,200})')?|CUDA failure [^\n]{1,100}")
 _UNSUPPORTED = re.compile(r"not supported|already enabled", re.IGNORECASE)
 _USAGE = re.compile(
-    r"collective mismatch|[Mm]ismatched NCCL version|NCCL version mismatch|invalid usage|Duplicate GPU detected|[Ii]nvalid rank requested"
+    r"collective mismatch|[Mm]ismatched NCCL version|NCCL version mismatch"
+    r"|different NCCL version|invalid usage|Duplicate GPU detected|[Ii]nvalid rank requested"
     r"|[Ii]nvalid (?:root|argument|communicator|datatype|reduction|config|count)|is not a valid|argument is NULL|Missing argument"
     r"|[Mm]essage truncated|before the previous operation returned|not in a group call|uninitialized communicator",
 )
+_FULL = re.compile(r"No space left on device|Disk quota exceeded")
 _SYSTEM = re.compile(
     r"unhandled system error|[Bb]ootstrap|[Ss]ocket|[Pp]roxy|Accept failed|Call to \w{1,40}|shared memory|/dev/shm|No space left"
-    r"|Too many open files|Failed to execute operation|internal error|network not found",
+    r"|Too many open files|Failed to execute operation|internal error|network not found"
+    r"|does not loop back to start|\[(?:Service|Progress) [Tt]hread\]"
+    r"|\bnvml\w{1,60}\([^()]{0,60}\) failed: (?!Not Supported)",
 )
 _NOTHING = re.compile(
     r"[Ff]ailed to (?:open|load) lib(?:ibverbs|mlx5|nccl|gdr|cuda|nvidia-ml)|[Ff]ailed to find nccl\w+ ?_?v?\d* ?symbol|NET/Plugin"
@@ -54,6 +60,8 @@ _NOTHING = re.compile(
     r"|PROFILER/Plugin|ProfilerPlugin|Could not find real path|Missing \"?iommu|NUMA auto balancing|[Nn]o plugin found|deprecated"
     r"|Could not find NUMA|TOPO|nvidia-peermem|GPU Direct RDMA Disabled|version (?:file|check)|Unknown (?:plugin|environment)",
 )
+# gpu-a1: Test NCCL failure common.cu:959 'unhandled system error (run with NCCL_DEBUG=INFO for details) / '
+_TEST = re.compile(r"(?:(?<![\w.-])([A-Za-z0-9][\w.-]{0,63}+): )?Test (NCCL|CUDA) failure \S{1,120}:\d{1,6} '([^'\n]{1,400})")
 # Process 34879 on node 172.16.64.213 managing GPU 5
 _RAS_PROCESS = re.compile(r"^\s{0,8}Process (\d{1,10}) on node (\S{1,128}) managing GPUs? ([\d,]{1,60})")
 _RAS_DEAD = re.compile(r"considered dead|[Mm]issing communicator data|unreachable via the RAS")
@@ -110,20 +118,24 @@ def _init_time(line: Line, text: str) -> Iterator[Record]:
 
 def _warning(text: str) -> dict[str, object]:
     """Code and fields of what follows `NCCL WARN`."""
+    hca = next((found[1] or found[2] for found in _HCA.finditer(text)), None)
     if found := _COMPLETION.search(text):
-        hca = _HCA.search(text)
         return {
             "code": "nccl.ib_error", "peer": found[1], "value": float(found[2]), "state": f"status {found[2]}",
-            "attrs": {"status": int(found[2]), "vendor_err": found[3], "side": found[4], "hca": hca[1] if hca else None},
+            "attrs": {"status": int(found[2]), "vendor_err": found[3], "side": found[4], "hca": hca},
         }  # fmt: skip
     if found := _ASYNC.search(text):
         calm = _CALM_ASYNC.search(found[1])
-        return {"code": "nccl.warn" if calm else "nccl.ib_error", "state": found[1].strip()}
+        event: dict[str, object] = {"code": "nccl.warn" if calm else "nccl.ib_error", "state": found[1].strip()}
+        return event | ({"attrs": {"hca": hca}} if hca else {})
     if found := _CUDA.search(text):
         code = "nccl.warn" if _UNSUPPORTED.search(found[0]) else "nccl.cuda_error"
         return {"code": code, "state": found[2] or found[1] or found[0]}
     if found := _VERBS.search(text):
         return {"code": "nccl.ib_error", "state": found[1] or found[2] or "completed with error"}
+    if found := _FULL.search(text):
+        where = " in shared memory" if "shared memory" in text or "/dev/shm" in text or "fallocate" in text else ""
+        return {"code": "storage.full", "state": f"no space left{where}"}
     if _USAGE.search(text):
         return {"code": "nccl.usage"}
     if found := _GONE.search(text):
@@ -147,6 +159,24 @@ def _warn(line: Line) -> Iterator[Record]:
         setattr(event, name, value)
     if gpu is not None:
         event.attrs["local"] = gpu
+    yield event
+
+
+def _tests(line: Line) -> Iterator[Record]:
+    """nccl-tests prints the result's name, a slash, and NCCL's last error."""
+    found = _TEST.search(line.text[:_REACH])
+    if not found:
+        return
+    host, library, said = found[1], found[2], found[3]
+    if library == "CUDA":
+        fields: dict[str, object] = {"code": "nccl.cuda_error", "state": said}
+    else:
+        fields = _warning(said)
+        if fields.get("code") in (None, "nccl.warn"):
+            fields = {"code": "nccl.cuda_error" if "cuda error" in said else "nccl.system_error", "state": said[:160]}
+    event = Event(str(fields.pop("code")), f"Test {library} failure: {said}"[:500], line.number, host=host)
+    for name, value in fields.items():
+        setattr(event, name, value)
     yield event
 
 
@@ -177,9 +207,16 @@ def parse(window: Window) -> Iterable[Record]:
         return _warn(window.line)
     if "NCCL INFO" in text:
         return _init(window.line)
+    if "Test " in text:
+        return _tests(window.line)
     return _ras(window)
 
 
 DIALECT = LineDialect(
-    "nccl", ("NCCL WARN",), parse, hints=("- Init COMPLETE", "- Init START", "Init timings - ", " managing GPU", " -- GPU ")
-)
+    "nccl",
+    ("NCCL WARN",),
+    parse,
+    hints=(
+        "- Init COMPLETE", "- Init START", "Init timings", " managing GPU", " -- GPU ", "Test NCCL failure", "Test CUDA failure",
+    ),
+)  # fmt: skip

@@ -54,13 +54,20 @@ _SHAPES = (
         after=_FAILED,
         state="failed to wait for GFW boot",
     ),
-    # nvidia: probe of 0000:b1:00.0 failed with error -1
+    # nvidia: probe of 0000:b1:00.0 failed with error -1   nvidia 0000:b1:00.0: probe with driver nvidia failed with error -1
     shape("gpu.init_failed", rf"\bnvidia: probe of {_AT} failed with error (?P<state>-\d{{1,4}})", before=r"NVRM: .{0,60}(?:failed|BAR)"),
+    shape(
+        "gpu.init_failed",
+        rf"\bnvidia {_AT}: probe with driver nvidia failed with error (?P<state>-\d{{1,4}})",
+        before=r"NVRM: .{0,60}(?:failed|BAR)",
+    ),
+    # NVRM: API mismatch: the client has the version 550.54.15, but ...
+    shape("gpu.init_failed", r"NVRM: (?P<state>API mismatch): the client ", before=r"NVRM: API mismatch", reach=40),
     # NVRM: The NVIDIA probe routine failed for 1 device(s).   NVRM: None of the NVIDIA devices were initialized.
     shape(
         "gpu.init_failed",
         r"NVRM: (?:The NVIDIA probe routine failed for|None of the NVIDIA .{1,20} were initialized)",
-        before=r"NVRM: .{0,60}(?:failed|BAR)|nvidia: probe of",
+        before=r"NVRM: .{0,60}(?:failed|BAR)|nvidia: probe of|probe with driver nvidia",
         reach=12,
     ),
     # NVRM: BAR1 is 0M @ 0x0 (PCI:0000:b1:00.0)
@@ -150,6 +157,8 @@ DIALECT = LineDialect(
         "RmInitAdapter",
         "failed to wait for GFW",
         "nvidia: probe of",
+        "probe with driver nvidia",
+        "NVRM: API mismatch",
         "NVIDIA probe routine failed",
         "devices were initialized",
         "NVRM: BAR",

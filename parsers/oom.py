@@ -27,6 +27,11 @@ _INVOKED = re.compile(r"(?<![^\]:])(?P<task>[^\]:]{1,64}) invoked oom-killer:")
 _PRESSURE = re.compile(r"Killed (?P<cgroup>/\S{1,300}) due to (?P<state>memory pressure|memory used)")
 # Task in /slurm/uid_1009/job_41/step_0 killed as a result of limit of /slurm/uid_1009/job_41
 _LIMIT = re.compile(r"Task in (?P<cgroup>/\S{0,300}) killed as a result of limit of /")
+# 1 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed ... at node (ID: 4f1c, IP: 10.0.0.3) ...
+_RAY = re.compile(
+    r"(?P<value>[1-9]\d{0,5}) Workers \(tasks / actors\) killed due to (?P<state>memory pressure) \(OOM\)"
+    r"(?:.{0,80} at node \(ID: \w{1,80}, IP: (?P<host>[\w.:]{1,60}))?"
+)
 _JOB = re.compile(r"/job_(\d{1,12})\b")
 _POD = re.compile(r"pod([0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12})")
 
@@ -157,6 +162,8 @@ def parse(window: Window) -> Iterable[Record]:
         return (Benign(window.line.number),)
     elif found := _PRESSURE.search(text):
         made = _pressure(window.line, found)
+    elif found := _RAY.search(text):
+        made = shapes.event("host.oom_kill", window.line, found)
     return (made,) if made else ()
 
 

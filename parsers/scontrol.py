@@ -48,8 +48,13 @@ class _Entry:
     def __init__(self, line: Line) -> None:
         self.first = self.last = line.number
         self.lines = [line.raw[:_READ].strip()]
+        self.gaps = 0
 
     def feed(self, line: Line) -> Iterable[Record] | None:
+        """A node's reason stands below a blank line."""
+        if not line.raw.strip() and not self.gaps:
+            self.gaps = 1
+            return ()
         if not line.raw[:1].isspace() or not line.raw.strip() or "=" not in line.raw or len(self.lines) > _LINES:
             return None
         self.lines.append(line.raw[:_READ].strip())

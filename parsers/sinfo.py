@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from parsers.columns import Kinds, Rows, read_header
+from parsers.columns import Kinds, Rows, Table, read_header
 from parsers.contract import Event, HostRecord, HostStateRecord, Line, Record, SectionDialect
+from parsers.hosts import well_formed
 from parsers.slurm_fields import NODE_STATE, gres, moment, names, node_code, node_state, own_reason
 
 _KNOWN = frozenset(
@@ -20,6 +21,7 @@ _KINDS: Kinds = (
     | {"timestamp": _TIME, "user": re.compile(r"\S{1,64}"), "avail": re.compile(r"up|down|drain|inact\w{0,4}")}
     | {"nodes": re.compile(r"\d{1,9}"), "s:c:t": re.compile(r"\d+:\d+:\d+"), "partition": re.compile(r"\S{1,64}")}
 )
+_FIRM = frozenset(("state", "statelong", "statecompact", "timestamp", "avail", "nodes", "s:c:t"))
 _SILENT = re.compile(r"(?i)not responding|no response|resumetimeout")
 
 
@@ -31,6 +33,8 @@ class _Nodes:
 
     def row(self, cells: dict[str, str], line: Line) -> Iterable[Record] | None:
         hosts = names(cells.get("nodelist") or cells.get("hostnames"))
+        if not all(well_formed(host) for host in hosts):
+            return None
         word = cells.get("state") or cells.get("statelong") or cells.get("statecompact") or ""
         reason = _reason(cells.get("reason"))
         state = node_state(word) if word else _state_of(reason)
@@ -85,7 +89,19 @@ def _open(line: Line) -> Rows | None:
         return None
     if not {"reason", "state", "statelong", "statecompact", "gres"} & set(table.names):
         return None
-    return Rows(table, _Nodes().row)
+    nodes = _Nodes()
+    if _FIRM & set(table.names) or table.separator is not None:
+        return Rows(table, nodes.row, loose=not _FIRM & set(table.names))
+    return Rows(table, lambda cells, row: nodes.row(cells, row) if _stands(table, cells, row) else None, loose=True)
+
+
+def _stands(table: Table, cells: dict[str, str], line: Line) -> bool:
+    """Whether the host list stands in its column, or two blanks away from what lies beside it: prose has single ones."""
+    name = "nodelist" if "nodelist" in table.names else "hostnames"
+    text, hosts = line.raw.rstrip(), cells[name]
+    if text[table.starts[table.names.index(name)] :].startswith(hosts):
+        return True
+    return f"  {hosts}" in f"{text}  " and (text.endswith(f"  {hosts}") or f"{hosts}  " in text)
 
 
 DIALECT = SectionDialect("sinfo", ("NODELIST", "HOSTNAMES"), _open)

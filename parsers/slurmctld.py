@@ -98,6 +98,13 @@ def _silent(found: re.Match[str], window: Window) -> Iterator[Record]:
             yield HostStateRecord(host, line.number, "slurmctld", "down", ts=line.ts, reason="Not responding")
 
 
+def _not_resumed(found: re.Match[str], window: Window) -> Iterator[Record]:
+    line = window.line
+    for host in names(found[1]):
+        yield _at(host, "slurm.node_down", line, state=found[2])
+        yield HostStateRecord(host, line.number, "slurmctld", "down", ts=line.ts, reason="ResumeTimeout reached")
+
+
 def _back(found: re.Match[str], window: Window) -> Iterator[Record]:
     line = window.line
     for host in names(found[1]):
@@ -229,6 +236,10 @@ _RULES = (
     _rule("drain_nodes: node", rf"drain_nodes: node {_HOSTS} already in state", _nothing),
     # error: Setting node gpu-7 state to DRAIN with reason:gres/gpu count reported lower than configured (7 < 8)
     _rule("Setting node ", rf"Setting node {_HOSTS} state to (\w{{1,20}}) with reason: ?(?P<why>.{{0,400}})", _state_set),
+    # node gpu-7 not resumed by ResumeTimeout(600), setting DOWN and POWERED_DOWN
+    _rule("not resumed by ResumeTimeout", rf"\b[Nn]ode {_HOSTS} (not resumed by ResumeTimeout)\(\d", _not_resumed),
+    # error: Security violation, REQUEST_KILL_JOB RPC for JobId=71 from uid 1001
+    _rule("Security violation", r"Security violation, \S{0,60}(?:REQUEST_|RPC)", _nothing),
     # error: slurmd error running JobId=71 on node(s)=worker7: Prolog error
     _rule(
         "slurmd error running Job", rf"slurmd error running {_JOB} on node\(s\)=(?P<hosts>[^\s:]{{1,8000}}): (?P<why>.{{1,200}})", _launch
@@ -251,6 +262,8 @@ _RULES = (
 
 _HINTS = (
     "not responding",
+    "not resumed by ResumeTimeout",
+    "Security violation",
     "now responding",
     "returned to service",
     "on failed node",

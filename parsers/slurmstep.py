@@ -26,12 +26,27 @@ _OOM = re.compile(rf"Detected (\d{{1,9}}) oom[-_]kill event(?:\(?s\)?)? in (?:St
 # slurmstepd-gpu-009: error:
 _REPORTER = re.compile(r"slurmstepd-([A-Za-z0-9][\w.-]{0,200}): ")
 # srun: error: Node failure on gpu-[007-008]
-_NODE_FAILURE = re.compile(r"srun: error: Node failure on (\S{1,4000})")
+_NODE_FAILURE = re.compile(r"(?:srun|salloc): error: Node failure on (\S{1,4000})")
+# srun: error: Nodes gpu-[007-008] are still not ready
+_NOT_READY = re.compile(r"(?:srun|salloc): error: Nodes (\S{1,4000}) are still not ready")
 # srun: error: gpu-005: task 4: Exited with exit code 134 | srun: error: gpu-[001-002]: tasks 0-15: Terminated
 _TASK = re.compile(r"srun: error: ([A-Za-z0-9][^\s:]{0,4000}): tasks? ([\d,\-\[\]]{1,2000}): (.{1,200})")
 _CODE = re.compile(r"Exited with exit code (\d{1,5})")
 # srun: error: Task launch for StepId=9.0 failed on node gpu-3: Invalid job credential
 _LAUNCH = re.compile(rf"Task launch for (?:StepId=)?{_ID} failed on node (\S{{1,255}}): (.{{1,200}})")
+# srun: error: task 12 launch failed: Slurmd could not connect IO
+_TASK_LAUNCH = re.compile(r"srun: error: task (\d{1,7}) launch failed: (.{1,200})")
+# slurmstepd: error: Job 5120 exceeded memory limit (1048576 > 512000), being killed   error: StepId=5120.0 exceeded memory limit (...)
+_MEMORY = re.compile(rf"(?:[Jj]ob |[Ss]tep |StepId=|JobId=){_ID} exceeded (?:virtual )?memory limit \((\d{{1,15}}(?:\.\d{{1,3}})?)")
+# slurmstepd: error: Exceeded step memory limit at some point.
+_MEMORY_ONCE = re.compile(r"Exceeded (?:job|step) memory limit at some point")
+# /var/spool/slurmd/job05120/slurm_script: line 12: 41002 Killed                  python3 train.py
+# ./run.sh: line 3: 41002 Segmentation fault      (core dumped) python3 train.py
+_SHELL = re.compile(
+    r": line \d{1,6}: {1,4}(\d{1,10}) (Killed|Segmentation fault|Bus error|Aborted|Illegal instruction|Floating point exception)"
+    r"(?: {1,40}\(core dumped\)| {2,40}\S)"
+)
+_SPOOLED = re.compile(r"/job0{0,9}(\d{1,12})/slurm_script: line ")
 # slurmstepd: error: pyxis: container start failed with error code: 1
 _CONTAINER = re.compile(
     r"slurmstepd[^:]{0,200}: error: (pyxis: (?!printing).{0,40}(?:[Ff]ailed|couldn't|cannot|\[ERROR\]|[Dd]enied|No such).{0,200})"
@@ -149,12 +164,54 @@ def _container(window: Window, found: re.Match[str]) -> Iterator[Record]:
     yield Event("slurm.launch_failed", line.text[:_TEXT], line.number, host=_reporter(line.text), state=found[1].strip())
 
 
+def _not_ready(window: Window, found: re.Match[str]) -> Iterator[Record]:
+    line = window.line
+    for host in names(found[1]):
+        yield Event("slurm.node_not_responding", line.text[:_TEXT], line.number, host=host, state="still not ready")
+
+
+def _task_launch(window: Window, found: re.Match[str]) -> Iterator[Record]:
+    line = window.line
+    yield Event("slurm.launch_failed", line.text[:_TEXT], line.number, host="", rank=int(found[1]), state=found[2].strip())
+
+
+def _memory(window: Window, found: re.Match[str]) -> Iterator[Record]:
+    line = window.line
+    event = Event("slurm.job_killed", line.text[:_TEXT], line.number, host=_reporter(line.text), job_id=found[1], state="memory limit")
+    event.attrs = {"step": found[2]} if found[2] else {}
+    yield event
+
+
+def _memory_once(window: Window, found: re.Match[str]) -> Iterator[Record]:
+    """Said at the end; the kill itself was told where it happened."""
+    line = window.line
+    if any(_MEMORY.search(other.text[:_READ]) for other in window.before(40)):
+        yield Benign(line.number)
+        return
+    yield Event("slurm.job_killed", line.text[:_TEXT], line.number, host=_reporter(line.text), state="memory limit")
+
+
+def _shell(window: Window, found: re.Match[str]) -> Iterator[Record]:
+    """The shell that ran the program tells what ended it; whose rank that was it does not know."""
+    line = window.line
+    script = _SPOOLED.search(line.text[:_READ])
+    job_id = script[1] if script else None
+    yield Event(
+        "slurm.task_exit", line.text[:_TEXT], line.number, job_id=job_id, pid=int(found[1]), state=found[2], signal=_SIGNALS[found[2]]
+    )
+
+
 _RULES = (
     ("CANCELLED", _CANCEL, _cancelled),
     (" STEPD TERMINATED ON ", _STUCK, _stuck),
     (" FAILED (", _FAILED, _step_failed),
     ("Detected ", _OOM, _oom),
-    ("srun: error: Node failure", _NODE_FAILURE, _node_failure),
+    (": error: Node failure", _NODE_FAILURE, _node_failure),
+    (" are still not ready", _NOT_READY, _not_ready),
+    (" launch failed: ", _TASK_LAUNCH, _task_launch),
+    (" memory limit (", _MEMORY, _memory),
+    (" memory limit at some point", _MEMORY_ONCE, _memory_once),
+    (": line ", _SHELL, _shell),
     ("srun: error: ", _TASK, _task_exit),
     ("Task launch for ", _LAUNCH, _launch),
     ("error: pyxis: ", _CONTAINER, _container),
@@ -178,6 +235,11 @@ DIALECT = LineDialect(
     hints=(
         " CANCELLED DUE TO ",
         "srun: error: ",
+        "salloc: error: Node",
+        "exceeded memory limit",
+        "exceeded virtual memory limit",
+        "memory limit at some point",
+        ": line ",
         "error: pyxis: ",
         "oom_kill event",
         "oom-kill event",

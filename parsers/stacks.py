@@ -17,8 +17,8 @@ _SPY = re.compile(r'^\s{0,8}Thread (0x[0-9A-Fa-f]{1,16}|\d{1,12}) \(([\w+]{1,24}
 _PROCESS = re.compile(r"^\s{0,8}Process (\d{1,10}): ")
 #   File "/usr/lib/python3.10/threading.py", line 320 in wait
 _FAULT_FRAME = re.compile(r'^\s{0,12}File "([^"\n]{1,400})", line (\d{1,7}) in ([^\n]{1,120})')
-#     wait (threading.py:320)
-_SPY_FRAME = re.compile(r"^\s{1,12}([\w<>.:~ \[\]]{1,160}) \(([^()\n]{1,300})\)\s{0,4}$")
+#     wait (threading.py:320)     pthread_cond_wait@@GLIBC_2.3.2 (libpthread-2.31.so)     c10d::Work::wait(long) (libtorch_cuda.so)
+_SPY_FRAME = re.compile(r"^\s{1,12}([^\s()][^()\n]{0,160}(?:\([^()\n]{0,160}\)[^()\n]{0,60}){0,2}) \(([^()\n]{1,300})\)\s{0,4}$")
 
 
 def _frames(window: Window, pattern: re.Pattern[str], fault: bool) -> tuple[list[str], int]:
@@ -34,9 +34,26 @@ def _frames(window: Window, pattern: re.Pattern[str], fault: bool) -> tuple[list
     return frames, last
 
 
+# Fatal Python error: Segmentation fault     [gpu-1:41002] Signal: Bus error (7)
+_FATAL = re.compile(
+    r"(?:^|\] ?)(?:Fatal Python error|(?:\[([A-Za-z0-9][\w.-]{0,252}):(\d{1,10})\] )?Signal): "
+    r"(Segmentation fault|Bus error|Illegal instruction|Floating[- ]point exception)(?: \(\d{1,2}\))?\s{0,4}$"
+)
+_SIGNALS = {"S": 11, "B": 7, "I": 4, "F": 8}
+
+
+def _crash(line: Line, found: re.Match[str]) -> Event:
+    """Where the kernel's own line is not at hand, the process says itself what ended it."""
+    pid = int(found[2]) if found[2] else None
+    said, signal = line.text[:300].strip(), _SIGNALS[found[3][0]]
+    return Event("host.segfault", said, line.number, host=found[1], pid=pid, state=found[3], signal=signal)
+
+
 def parse(window: Window) -> Iterable[Record]:
     """One thread's stack; `state` holds its innermost frames, so that equal stacks are equal texts."""
     text = window.line.text[:1000]
+    if crash := _FATAL.search(text):
+        return (_crash(window.line, crash),)
     fault, spy = _FAULT.search(text), _SPY.match(text)
     if fault or spy:
         return _thread(window, fault, spy)
@@ -107,6 +124,6 @@ def _open(line: Line) -> Section | None:
 
 
 DIALECTS = (
-    LineDialect("stacks", (), parse, hints=("(most recent call first)", " (idle", " (active")),
+    LineDialect("stacks", (), parse, hints=("(most recent call first)", " (idle", " (active", "Fatal Python error: ", " Signal: ")),
     SectionDialect("ps", ("PID ",), _open),
 )

@@ -23,7 +23,7 @@ _NFS = (
     # NFS: nfs4_reclaim_open_state: Lock reclaim failed!
     shape(
         "storage.timeout",
-        r"\bNFSv?4?: .{0,60}(?P<state>(?:Lock reclaim|state recovery|state manager) .{0,24}failed)(?:.{0,40} on NFSv4"
+        r"\bNFSv?4?: .{0,60}(?P<state>(?:Lock reclaim|state recovery|state manager)[: ].{0,40}failed)(?:.{0,40} on NFSv4"
         r" server (?P<peer>\S{1,80}))?",
     ),
 )
@@ -64,6 +64,8 @@ _LUSTRE = (
         rf"LustreError: 11-0: {_TARGET}[\w-]{{0,60}}: operation (?P<op>\w{{1,40}}) to node {_NID} "
         rf"(?P<state>failed: rc = -(?:107|110|108|5))\b",
     ),
+    # LustreError: 15c-8: MGC10.8.0.1@o2ib: The configuration from log 'data-client' failed (-5). Communication error between node & MGS ...
+    shape("storage.timeout", r"LustreError: 15c-8: MGC(?P<peer>[\w.:]{1,60}@\w{1,12}): .{1,160}(?P<state>Communication error) between"),
 )
 _GPFS = (
     # [E] Lost membership in cluster gpfs.example. Unmounting file systems.
@@ -107,7 +109,7 @@ _FULL = (
     # systemd-journald[840]: Failed to write entry (23 items, 800 bytes), ignoring: No space left on device
     shape(
         "storage.full",
-        r"^(?!.{0,200}(?:OSError|IOError|RuntimeError|Errno|spank|pyxis|enroot|prolog|epilog))"
+        r"^(?!.{0,200}(?:OSError|IOError|RuntimeError|Errno|NCCL WARN|spank|pyxis|enroot|prolog|epilog))"
         r".{0,300}(?P<state>No space left on device|Disk quota exceeded)",
     ),
 )

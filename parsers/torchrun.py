@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from parsers import clocks, exceptions
-from parsers.contract import Document, DocumentDialect, Event, Line, LineDialect, Quality, RankRecord, Record, Reject, Window
+from parsers.contract import Benign, Document, DocumentDialect, Event, Line, LineDialect, Quality, RankRecord, Record, Reject, Window
 from parsers.json_fields import load
 
 # exitcode  : -9 (pid: 22107)  (SIGKILL)
@@ -98,11 +98,76 @@ def _block(window: Window, exit_code: int, pid: int) -> Iterator[Record]:
 _RESTART = re.compile(r"Worker group (\w{1,20})\. (\d{1,4})/(\d{1,4}) attempts left")
 
 
+# failed (exitcode: -9) local_rank: 3 (pid: 41002) of binary: /usr/bin/python3
+_FAILED = re.compile(r"failed \(exitcode: (-?\d{1,6})\) local_rank: (\d{1,5}) \(pid: (\d{1,10})\) of binary")
+# [launch.py:325:sigkill_handler] ['/usr/bin/python3', '-u', 'train.py', '--local_rank=3'] exits with return code = -9
+_RETURNED = re.compile(r"\] exits with return code = (-?\d{1,6})\b")
+_LOCAL = re.compile(r"--local[_-]rank[= ](\d{1,5})")
+# mpirun noticed that process rank 3 with PID 41002 on node gpu-1 exited on signal 9 (Killed).
+_NOTICED = re.compile(
+    r"noticed that process rank (\d{1,7}) with PID (\d{1,10}) on node ([A-Za-z0-9][\w.-]{0,252}) exited on signal (\d{1,3})\b"
+)
+#   Process name: [[61245,1],3]     and below it     Exit code:    1
+_NAMED = re.compile(r"Process name: \[\[\d{1,9},\d{1,9}\],(\d{1,7})\]")
+_CODE = re.compile(r"Exit code: {1,8}(\d{1,5})\b")
+_REACH = 120
+
+
+def _noticed(line: Line, found: re.Match[str]) -> Iterator[Record]:
+    rank, pid, host, signal = int(found[1]), int(found[2]), found[3].rstrip("."), int(found[4])
+    how = f"signal {signal}"
+    said = f"rank {rank} ended with {how}"
+    yield Event("torch.rank_exit", said, line.number, host=host, rank=rank, pid=pid, signal=signal, state=how)
+    yield RankRecord(rank, line.number, "mpirun", host, pid=pid)
+
+
+def _named(window: Window, found: re.Match[str]) -> Iterable[Record]:
+    line = window.line
+    for near in window.after(2):
+        if code := _CODE.search(near.text[:200]):
+            rank, how = int(found[1]), f"exit code {int(code[1])}"
+            made = Event("torch.rank_exit", f"rank {rank} ended with {how}", line.number, near.number, rank=rank, state=how)
+            made.exit_code = int(code[1])
+            return (made,) if made.exit_code else ()
+    return ()
+
+
+def _ended(line: Line, exit_code: int, local: str | None, pid: str | None) -> Event:
+    """A launcher's word on one of its processes, whose rank in the job it does not name."""
+    how = f"exit code {exit_code}" if exit_code >= 0 else f"signal {-exit_code}"
+    made = Event("torch.rank_exit", f"a process ended with {how}", line.number, pid=int(pid) if pid else None, state=how)
+    made.exit_code, made.signal = (exit_code, None) if exit_code >= 0 else (None, -exit_code)
+    made.attrs = {"local": int(local)} if local else {}
+    return made
+
+
+def _failed(window: Window, found: re.Match[str]) -> Iterable[Record]:
+    """The block that follows tells more; where the launcher was killed before it wrote one, this line is all there is."""
+    for near in window.after(_REACH):
+        told = _EXIT.search(near.text[:1000])
+        if told and told[2] == found[3]:
+            return (Benign(window.line.number),)
+    return (_ended(window.line, int(found[1]), found[2], found[3]),)
+
+
+def _returned(line: Line, found: re.Match[str]) -> Iterable[Record]:
+    local = _LOCAL.search(line.text[: found.start()][:4000])
+    return (_ended(line, int(found[1]), local[1] if local else None, None),) if int(found[1]) else ()
+
+
 def parse(window: Window) -> Iterable[Record]:
     """One child of a failure block, or a restart of the worker group. What torchrun calls the root cause exited first, no more."""
     text = window.line.text[:1000]
     if found := _EXIT.search(text):
         return _block(window, int(found[1]), int(found[2]))
+    if found := _FAILED.search(text):
+        return _failed(window, found)
+    if found := _RETURNED.search(window.line.text[:16_000]):
+        return _returned(window.line, found)
+    if found := _NOTICED.search(text):
+        return _noticed(window.line, found)
+    if found := _NAMED.search(text):
+        return _named(window, found)
     if found := _RESTART.search(text):
         said = f"worker group {found[1]}, {found[2]} of {found[3]} attempts left"
         return (Event("torch.restart", said, window.line.number, value=float(found[2]), state=found[1]),)
@@ -141,6 +206,18 @@ def _error_file(document: Document) -> Iterator[Record]:
 
 
 DIALECTS = (
-    LineDialect("torchrun", (), parse, hints=("exitcode ", " attempts left")),
+    LineDialect(
+        "torchrun",
+        (),
+        parse,
+        hints=(
+            "exitcode ",
+            " attempts left",
+            "failed (exitcode: ",
+            "exits with return code = ",
+            "noticed that process rank ",
+            "Process name: [[",
+        ),
+    ),
     DocumentDialect("torchelastic", _sniff, _error_file),
 )

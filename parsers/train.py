@@ -42,7 +42,7 @@ def _number(text: str | None) -> float | None:
     if not cleaned or len(cleaned) > 40:
         return None
     try:
-        return float(cleaned.removeprefix("tensor("))
+        return float(cleaned.removeprefix("tensor(").removesuffix(".0") if cleaned[:1] in "nN" else cleaned.removeprefix("tensor("))
     except ValueError:
         return None
 
@@ -63,8 +63,8 @@ _ELAPSED = re.compile(r"elapsed time per iteration \((ms|s)\): {0,4}([\d.eE+-]{1
 
 
 def _columns(text: str) -> dict[str, str]:
-    """The `key: value` cells of a bar-separated line."""
-    cells = (cell.rpartition(":") for cell in text.split("|")[:80])
+    """The `key: value` cells of a bar-separated line; old loggers leave the colon out."""
+    cells = (cell.rpartition(":") if ":" in cell else cell.strip().rpartition(" ") for cell in text.split("|")[:80])
     return {key.strip().lower().replace("-", " "): value.strip() for key, colon, value in cells if colon}
 
 
@@ -111,16 +111,18 @@ def _deepspeed(text: str) -> Step | None:
 
 
 # {'loss': 2.31, 'grad_norm': 1.25, 'learning_rate': 5e-05, 'epoch': 0.1}
-_HF = re.compile(r"\{'loss': ('?[\w.+-]{1,30}'?), ([^{}\n]{0,600}?)'epoch': '?([\d.]{1,20})'?")
+# {"current_steps": 10, "total_steps": 300, "loss": 2.31, "lr": 5e-05, "epoch": 0.1}
+_HF = re.compile(r"(?:\{|\d, )'loss': ('?[\w.+-]{1,30}'?), ([^{}\n]{0,600}?)'epoch': '?([\d.]{1,20})'?")
 _HF_NORM = re.compile(r"'grad_norm': '?([\w.+-]{1,30})")
-_HF_STEP = re.compile(r"'(?:global_)?step': '?(\d{1,12})")
+_HF_STEP = re.compile(r"'(?:global_|current_)?steps?(?:/max_steps)?': '?(\d{1,12})")
 
 
 def _hf(text: str) -> Step | None:
+    text = text.replace('"', "'") if '"loss": ' in text else text
     found = _HF.search(text)
     if not found:
         return None
-    norm, step = _HF_NORM.search(found[2]), _HF_STEP.search(text[found.start() : found.end() + 200])
+    norm, step = _HF_NORM.search(found[2]), _HF_STEP.search(text[max(0, found.start() - 80) : found.end() + 200])
     made = Step(int(step[1]) if step else None, loss=_number(found[1]), norm=_number(norm[1]) if norm else None)
     made.attrs["epoch"] = _number(found[3])
     return made
@@ -147,12 +149,16 @@ _LOOP = re.compile(
     rf"([^\nLl]{{0,80}}+(?:(?!{_LOSS}(?:nan|inf|-?\d))[Ll][^\nLl]{{0,80}}+){{0,9}}+)"
     rf"{_LOSS}(nan|inf|-?\d[\d.]{{0,20}}(?:e[+-]?\d{{1,3}})?)\b",
 )
+# epoch 001:     10 / 1000 loss=12.3, ppl=5000, ups=1.2, num_updates=10, lr=1e-05, gnorm=2.3
+_UPDATES = re.compile(r"\bnum_updates=(\d{1,12})\b")
 _HELD_OUT = re.compile(r"(?i)eval|valid|\bval\b|test")
 
 
 def _loop(text: str) -> Step | None:
     if found := _MAXTEXT.search(text):
         return Step(int(found[1]), _number(found[2]), _number(found[3]))
+    if (updates := _UPDATES.search(text)) and (loss := _BAR_LOSS.search(text)):
+        return None if _HELD_OUT.search(text[: loss.start()]) else Step(int(updates[1]), loss=_number(loss[1]))
     found = _LOOP.search(text)
     while found and len(found[2]) > _LOOP_GAP:
         found = _LOOP.search(text, found.start() + 1)
@@ -176,7 +182,7 @@ def _titan(text: str) -> Step | None:
 # Training epoch 0, iteration 4/999 | lr: 1e-05 | global_step: 4 | reduced_train_loss: 11.03 | train_step_timing in s: 2.1
 _GLOBAL = re.compile(r"global_step[=:] ?([\d.e+]{1,16})")
 _TIMING = re.compile(r"train_step_timing in s[=:] ?([\d.e+-]{1,16})")
-_BAR_LOSS = re.compile(r"\b(?:reduced_train_loss|train_loss|loss)(?:=|: )([\w.+-]{1,24})")
+_BAR_LOSS = re.compile(r"\b(?!val|eval|test)(?:[a-z]{1,12}_){0,3}loss(?:=|: )([\w.+-]{1,24})")
 # Epoch 0:  11%|██  | 18210/160020 [3:10:22<24:41:02,  1.59it/s, loss=2.4]
 _BAR = re.compile(r"\| {0,4}(\d{1,12})/(\d{1,12}) \[[\d:]{1,12}<[\d:?]{1,12}, {1,4}([\d.]{1,12}) ?(it/s|s/it)")
 _BAR_NAME = re.compile(r"(?i)\b(?:epoch|train\w{0,8})\b[^|\n]{0,24}$")
@@ -210,7 +216,9 @@ _FLOOR = re.compile(
     r"loss scale already at minimum|[Ll]oss scale (?:has )?reached (?:its )?minimum|minimum loss scale reached",
     re.IGNORECASE,
 )
-_LOSS_IS = re.compile(r"\b[Ll]oss is (nan|inf|NaN|Inf)\b|[Ff]ound (?:nan|NaN|inf|Inf) in (?:the )?(?:loss|grad\w{0,8})")
+# [batch=100/3200]: then  Train loss/train/total: nan | [step=100/7000,epoch=0] then  train/CrossEntropyLoss=nan
+_LOSS_BELOW = re.compile(r"\b(?:loss/train/total: |train/CrossEntropyLoss=)(nan|inf|NaN)\b")
+_LOSS_IS = re.compile(r"\b[Ll]oss is (nan|inf|NaN|Inf)\b(?!-)|[Ff]ound (?:nan|NaN|inf|Inf) in (?:the )?(?:loss|grad\w{0,8})")
 _SPIKE = re.compile(
     r"(?i)\b(?:loss|grad(?:ient)?(?: norm)?) spike (?:detected|at|found)|\bspiky loss\b|detected (?:a )?(?:loss|gradient) spike"
 )
@@ -237,15 +245,18 @@ def _numbers(line: Line, text: str) -> Iterator[Record]:
         yield Event("train.nan", text.strip()[:300], line.number, state="loss scale at its floor")
     elif (found := _LOSS_IS.search(text)) and not re.search(r"Error: |Exception: |\bif\b|assert", text):
         yield Event("train.nan", text.strip()[:300], line.number, state=found[0])
+    elif found := _LOSS_BELOW.search(text):
+        yield Event("train.nan", text.strip()[:300], line.number, state=f"loss {found[1]}")
     elif found := _SPIKE.search(text):
         yield Event("train.spike", text.strip()[:300], line.number, state=found[0])
 
 
 _SAVED = re.compile(
-    r"(?i)(?=[cfgmsw])(?:successfully saved checkpoint"
+    r"(?i)(?=[cfgmsw\[])(?:successfully saved checkpoint"
     r"|\b(?:saved|wrote|finished saving)(?: the| a| model| global| async| distributed){0,2} checkpoint"
     r"|checkpoint(?: (?:\S{0,200}+ )?(?:is ready now|(?:was |has been |is )?(?:successfully )?saved)| save \([^\n]{0,80}finalized"
-    r"| save for [^\n]{0,300} finalized successfully|[^\n]{0,40} saved (?:in|to) )|model weights saved in|Global Checkpoint Save)"
+    r"| save for [^\n]{0,300} finalized successfully|[^\n]{0,40} saved (?:in|to) )|model weights saved in|Global Checkpoint Save"
+    r"|\[Torch\] Saved \S{1,300}model_states)"
 )
 _SAVING = re.compile(
     r"(?i)\bsaving (?:the |model |a )?checkpoint|about to be saved|saving model to '|Scheduled async checkpoint save"
@@ -256,6 +267,8 @@ _LOADED = re.compile(
     r"| training){0,3} checkpoint|checkpoint loaded"
 )
 _LOADING = re.compile(r"(?i)\bloading (?:the |a )?checkpoint|loading checkpoint from")
+#     save-checkpoint ................................: (21345.12, 21346.99)     time (ms) | save-checkpoint: 21345.12
+_TIMER = re.compile(r"\b(save|load)-checkpoint[ .]{0,80}: (?:\([\d.]{1,20}, )?([\d.]{1,20})\)?")
 _NOT = re.compile(
     r"(?i)\b(?=[cefnsuw])(?:fail(?:ed|ure)?|unable|could not|cannot|can't|error|not found|will not|no checkpoint|skipp\w{1,4})\b"
 )
@@ -273,7 +286,17 @@ def _state(text: str) -> str | None:
     return None
 
 
+def _timer(line: Line, found: re.Match[str]) -> Iterator[Record]:
+    """Megatron's timers are in milliseconds; of a span over ranks the longest counts."""
+    state, spent = ("saved" if found[1] == "save" else "loaded"), _finite(found[2])
+    said = f"checkpoint {state} in {found[2]} ms"
+    yield Event("train.checkpoint", said, line.number, duration_s=spent / 1000 if spent is not None else None, state=state)
+
+
 def _checkpoint(line: Line, text: str) -> Iterator[Record]:
+    if found := _TIMER.search(text):
+        yield from _timer(line, found)
+        return
     state = _state(text)
     if not state or "shards:" in text:
         return
@@ -323,10 +346,12 @@ DIALECT = LineDialect(
     (),
     parse,
     hints=(
-        "elapsed time per iteration", "iter time (s)", ", skipped=", "RunningAvgSamplesPerSec", "'loss': ", "step: ", "it/s", "s/it",
+        "elapsed time per iteration", "iter time (s)", ", skipped=", "RunningAvgSamplesPerSec", "'loss': ", '"loss": ',
+        "step: ", "it/s", "s/it",
         "global_step", "Unexpected result ", ", iteration ", "found NaN", "found Inf", "Found nan", "Found inf", "oss is nan", "oss is inf",
         "oss is NaN", "oss is Inf",
-        "loss scale already", "oss scale ", "spike", "piky", "heckpoint", ", time ", "eights saved in", "saving model to", " dt:",
+        "loss scale already", "oss scale ", "spike", "piky", "heckpoint", ", time ", "eights saved in", "saving model to", "model_states",
+        "loss/train/total", "EntropyLoss=", " dt:",
         "oss: ", "oss=", " loss ",
     ),
 )  # fmt: skip

@@ -77,6 +77,16 @@ _DETAILS: Mapping[int, re.Pattern[str]] = {
 }
 
 
+# 3m  Warning  XidError  node/kn-8  NVRM: Xid (...   Warning  XidError  3m  kernel-monitor, kn-8  NVRM: Xid (...
+_RELAYED_FROM = re.compile(r"(?:\s[Nn]ode/|kernel-monitor, )([a-z0-9][\w.-]{0,252})\s")
+
+
+def _host(text: str) -> str | None:
+    """The node of a Kubernetes event that repeats a kernel line; None for the kernel's own."""
+    found = _RELAYED_FROM.search(text) if shapes.RELAYED.search(text) else None
+    return found[1] if found else None
+
+
 def _device(address: str) -> str | None:
     """The device; drivers before 340 print `bus:device` as `0002:00`."""
     old = re.fullmatch(r"00([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})", address)
@@ -161,6 +171,13 @@ def _spoken(window: Window, text: str) -> Iterator[Record]:
         yield _sxid(window, text, found)
 
 
+def _placed(records: list[Record], host: str | None) -> list[Record]:
+    for made in records:
+        if host and isinstance(made, Event):
+            made.host = host
+    return records
+
+
 def _end(text: str, start: int) -> int:
     following = text.find("NVRM: Xid (", start)
     return following if following >= 0 else len(text)
@@ -173,7 +190,7 @@ def parse(window: Window) -> Iterable[Record]:
     text = line.text[max(0, at - 200) : max(0, at) + shapes.HEAD]
     records = list(_spoken(window, text)) if at >= 0 else []
     if records:
-        return records
+        return _placed(records, _host(line.text[: max(0, at)][:400]))
     if at >= 0:
         return (Reject(line.number, "Xid: address and number expected", line.raw[:200]),)
     plugin = _PLUGIN.search(line.text[: shapes.HEAD])

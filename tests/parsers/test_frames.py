@@ -88,6 +88,13 @@ def test_glued_records_come_apart() -> None:
     assert [(x.number, x.host, x.text) for x in lines] == [(7, "n1", "one"), (7, "n2", "two <3> units"), (7, "n3", "app: three")]
 
 
+def test_ranks_that_wrote_at_once_come_apart() -> None:
+    raw = " 2%|x | 1/9 [00:01<00:09, 1.0s/it][rank0]:[E402 08:21:40.664 P.cpp:607] one."
+    raw += "[rank1]:[E402 08:21:40.665 P.cpp:607] two [rank2]: three"
+    assert [(x.number, x.text.rpartition("] ")[2]) for x in peel_all(7, raw)] == [(7, "one."), (7, "two [rank2]: three")]
+    assert peel_all(7, raw)[1].rank == 1
+
+
 def test_redrawn_parts_are_lines() -> None:
     assert [x.text for x in peel_all(1, "one\r\rtwo\r")] == ["one", "two"]
 
@@ -100,6 +107,16 @@ def test_otlp_and_loki_batches_spread() -> None:
     for obj in (batch, stream):
         lines = peel_all(1, json.dumps(obj))
         assert [(x.text, x.host, x.ts) for x in lines] == [("x y", "n9", 1741944413250117)] * 2
+
+
+def test_answers_of_log_stores_spread() -> None:
+    stream = {"stream": {"host": "n9"}, "values": [["1741944413250117000", "x y"]]}
+    hit = {"_source": {"@timestamp": "2025-03-14T09:26:53.250117Z", "message": "x y", "host": {"name": "n9"}}}
+    for obj in ({"data": {"resultType": "streams", "result": [stream, stream]}}, {"hits": {"hits": [hit, hit]}}):
+        lines = peel_all(1, json.dumps(obj))
+        assert [(x.text, x.host, x.ts) for x in lines] == [("x y", "n9", 1741944413250117)] * 2
+    events = {"events": [{"timestamp": 1741944413250, "message": "x y", "logStreamName": "n9/kern"}] * 2}
+    assert [(x.text, x.label, x.ts) for x in peel_all(1, json.dumps(events))] == [("x y", "n9/kern", 1741944413250000)] * 2
 
 
 @given(st.one_of(st.text(), st.lists(PIECES, max_size=14).map("".join)))
@@ -126,6 +143,10 @@ def test_any_json_value_in_any_field_is_survived(value: object) -> None:
         "resourceLogs",
         "values",
         "stream",
+        "data",
+        "hits",
+        "events",
+        "_source",
     ):
         peel_all(1, json.dumps({"line": "a b", key: value}))
         peel_all(1, json.dumps({"message": "a b", "stream": {}, key: {"attributes": value, "host": value}}))
