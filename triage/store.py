@@ -220,11 +220,11 @@ class Store:
         self._connection.execute(f"DELETE FROM {table}")
 
     def _insert(self, table: Table, frame: pl.DataFrame) -> None:
+        """The frame is found by its variable's name: a registered one would be held until the transaction ends."""
         if frame.height:
-            self._connection.register("incoming", frame.to_arrow())
+            incoming = frame.to_arrow()  # noqa: F841
             columns = ", ".join(f'"{c}"' for c in table.names)
             self._connection.execute(f"INSERT INTO {table.name} ({columns}) SELECT {columns} FROM incoming")
-            self._connection.unregister("incoming")
 
     def expire(self, before: datetime) -> dict[str, int]:
         """Forget sources that end before a time and rows that do; how many rows of each table went. Coverage begins then at that time."""
