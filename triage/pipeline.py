@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from triage.rulebook import Rulebook
 
 
+STORY = ("incident_id", "kind", "layer", "confidence", "start", "job_id", "attempt", "jobs", "class")
+ACCUSED = ("incident_id", "place", "role", "host", "code", "device")
+"""What the ranking of hosts reads of incidents and findings."""
 TASKS = "srun"
 """Task ids of srun are global ranks only where each rank is a task: with one launcher a host they are host numbers."""
 SPLITS = {"nccl.split"}
@@ -465,6 +468,7 @@ def build_recurrence(store: Store, book: Rulebook) -> None:
     now = store.rows("last_stamp")[0]["now"]
     if now is None:
         return
-    frames = [store.frame(name) for name in ("jobs", "job_hosts", "host_states", "hosts", "incidents", "findings", "bursts")]
     params = replace(recurrence.Params.of(book.threshold), second_opinion=False)
+    frames = [store.frame(name) for name in ("jobs", "job_hosts", "host_states", "hosts")]
+    frames += [store.frame("incidents", columns=STORY), store.frame("findings", "accused", ACCUSED), store.signs(now - params.window)]
     store.replace("recurrence", recurrence.build(*frames, now=now, params=params, exclusions=store.exclusions()))

@@ -101,8 +101,15 @@ PARTS: dict[str, str] = {
     "training": "WHERE code IN ('train.step', 'train.checkpoint') AND job_id IS NOT NULL ORDER BY job_id",
     "saves": "WHERE code = 'train.checkpoint'",
     "codes": "WHERE list_contains($codes, code)",
+    "accused": "WHERE role IN ('culprit', 'suspect') AND host IS NOT NULL",
 }
 """Which rows of a table `Store.frame` takes."""
+
+SIGNS = """SELECT host, code, role, first FROM bursts WHERE role IN ('precursor', 'noise') AND first > $since
+    UNION ALL SELECT host, code, role, unnest([min(first), max(first)]) FROM bursts
+        WHERE role NOT IN ('precursor', 'noise') AND first > $since GROUP BY host, code, role
+    UNION ALL SELECT host, min(code), min(role), min(first) FROM bursts GROUP BY host HAVING min(first) IS NULL OR min(first) <= $since"""
+"""Of the bursts since a time each warning, and of each host, code and role the first and the last other one; of older ones the first."""
 
 IN_ORDER: dict[str, str] = {"bursts": 'first NULLS LAST, host NULLS LAST, device NULLS LAST, burst_id NULLS LAST'}
 """How the rows of a table lie that is written by `Store.replace_sorted`."""

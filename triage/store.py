@@ -15,7 +15,7 @@ import duckdb
 
 from triage.faults import Fault
 from triage.schema import RAW, TABLES, TIME, VERSION, Table
-from triage.statements import IN_ORDER, LOOSE_ENDS, OLD_ROWS, ORPHANS, PARTS, QUERIES
+from triage.statements import IN_ORDER, LOOSE_ENDS, OLD_ROWS, ORPHANS, PARTS, QUERIES, SIGNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -403,6 +403,14 @@ class Store:
         listed = ", ".join(f'"{name}"' for name in dtypes)
         text = f"SELECT {listed} FROM {table} {PARTS[part]}"
         return pl.DataFrame(self._connection.sql(text, params=values or None)).cast(dtypes)  # type: ignore[arg-type]
+
+    def signs(self, since: datetime) -> pl.DataFrame:
+        """host, code, role, first: as many bursts as tell which hosts there are, since when, which codes they had since a time, and how often
+        they were warned."""
+        import polars as pl
+
+        dtypes = {name: kind for name, kind in TABLES["bursts"].dtypes().items() if name in ("host", "code", "role", "first")}
+        return pl.DataFrame(self._connection.sql(SIGNS, params={"since": since})).cast(dtypes)  # type: ignore[arg-type]
 
     def exclusions(self) -> pl.DataFrame | None:
         """job_id, host: hosts that a submission excluded; None where no record tells of any."""
