@@ -38,7 +38,7 @@ ACCUSED = ("incident_id", "place", "role", "host", "code", "device")
 TASKS = "srun"
 """Task ids of srun are global ranks only where each rank is a task: with one launcher a host they are host numbers."""
 SPLITS = {"nccl.split"}
-PORTION, CHUNK = 16_384, 8_192
+PORTION, CHUNK = 8_192, 8_192
 """Events whose bursts are built at a time; rows that are written at a time."""
 NOT_HOST = {"user", "storage", "facility", "scheduler"}
 
@@ -66,6 +66,7 @@ def refresh(store: Store, book: Rulebook, keep: bool = False) -> Analysis | None
     stamp = stamp_of(store, book)
     if store.meta("built") == stamp:
         return None
+    store.make_room(store.rows("totals")[0]["events"])
     with store.transaction():
         for _, stage in STAGES:
             stage(store, book)

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from math import sqrt
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     import polars as pl
 
 MEMORY = ":memory:"
-MEMORY_LIMIT = "128MB"
+LEAST_MB, MB_PER_ROOT_MILLION = 64, 32
+"""Memory of the database while it writes. A sort that does not fit merges runs from disk: what it needs grows as the root of the rows."""
 PART_ROWS = 500_000
 
 VIEWS = (
@@ -155,11 +157,16 @@ class Store:
             raise StoreFault(line) from error
 
     def _bound(self) -> None:
-        """Writing sorts and joins whole tables: past MEMORY_LIMIT on disk. Each thread needs a part of it."""
+        """Writing sorts and joins whole tables: past the limit on disk. Each thread would need as much."""
         self._spill = mkdtemp(prefix="triage-")
-        self._connection.execute(f"SET memory_limit='{MEMORY_LIMIT}'")
+        self.make_room(0)
         self._connection.execute("SET threads=1")
         self._connection.execute("SET temp_directory='{}'".format(self._spill.replace("'", "''")))
+
+    def make_room(self, rows: int) -> None:
+        """Let the database take the memory that so many rows need."""
+        megabytes = LEAST_MB + MB_PER_ROOT_MILLION * sqrt(max(1.0, rows / 1e6))
+        self._connection.execute(f"SET memory_limit='{megabytes:.0f}MB'")
 
     def _is_there(self) -> bool:
         """Whether it has our tables, of whatever version; a database of something else is left as it is."""
