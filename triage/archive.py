@@ -1,4 +1,4 @@
-"""Bursts that are too many to hold: their rows lie on disk in order of time, and those that are asked for are made anew, a part at a time."""
+"""Bursts that are too many to hold: their rows lie on disk, and those that are asked for are made anew, a part at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from triage.rule_rows import Signature
 
 PART = 2048
-HELD = 24
+HELD = 12
 """Parts whose bursts stay in memory: a history of up to PART x HELD bursts is made once."""
 SHOWN = (
     "burst_id", "code", "family", "class", "role", "layer", "user_possible", "message", "source_id", "line", "count", "copies", "host",
@@ -25,7 +25,9 @@ SHOWN = (
 )  # fmt: skip
 OFTEN = ("code", "family", "class", "role", "layer", "source_id", "host", "device", "job_id", "peer", "severity", "state", "op")
 """Columns whose values many bursts share."""
+_made: Callable[..., Burst] = Burst
 Sign = Callable[[str, str | None, str | None, str | None], "Signature"]
+"""(code, severity, state, message) -> signature."""
 
 
 class Archive(Sequence[Burst]):
@@ -83,15 +85,15 @@ class Archive(Sequence[Burst]):
     def _bursts(self, frame: pl.DataFrame, at: int) -> Iterator[Burst]:
         columns = [_shared(frame[name].to_list()) if name in OFTEN else frame[name].to_list() for name in SHOWN]
         for place, row in enumerate(zip(*columns, strict=True), at):
-            name, code, family, class_id, role, layer, user_possible, message, *rest = row
+            name, code, family, class_id, role, layer, user_possible, message = row[:MESSAGE]
             signature = self._sign(code, row[SEVERITY], row[STATE], message)
-            yield Burst(
+            yield _made(
                 name, code, family, class_id, role, layer, signature.weight, signature.fatal, signature.scope, user_possible,
-                signature.manifestation, signature.id, message, *rest, place,
+                signature.manifestation, signature.id, message, *row[MESSAGE:], place,
             )  # fmt: skip
 
 
-SEVERITY, STATE = SHOWN.index("severity"), SHOWN.index("state")
+MESSAGE, SEVERITY, STATE = SHOWN.index("message") + 1, SHOWN.index("severity"), SHOWN.index("state")
 
 
 def _shared(values: list[str | None]) -> list[str | None]:

@@ -70,7 +70,7 @@ def stream(parts: Iterable[pl.DataFrame], gap_s: float, sign: Sign, most: int = 
 
 
 def _folded(events: pl.DataFrame) -> pl.DataFrame:
-    """Events of one burst as a row for each source and the last one, which tells when the burst ends; the bursts that they make are the same."""
+    """Events of one burst as a row for each source, and the last one, which tells when the burst ends: they make the same burst."""
     until = pl.coalesce("ts_last", "ts_near").max()
     kept = {name: pl.col(name).first() for name in COLUMNS} | {
         "ts": pl.col("ts").drop_nulls().first(),

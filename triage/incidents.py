@@ -90,7 +90,10 @@ def build(history: History, threshold: Threshold, window_s: float | None = None)
 
 
 def _of_jobs(history: History, threshold: Threshold, window_s: float | None, claimed: bytearray) -> list[Story]:
-    """Incidents of attempts in order of start; the places of the bursts that they explain are marked. The first are kept, the rest made anew."""
+    """Incidents of attempts in order of start; the first are kept, the rest made anew at their turn.
+
+    claimed  by place, takes a mark for each burst that one of them explains
+    """
     stories: list[Story] = []
     kept = 0
     for attempt in history.attempts:
@@ -244,8 +247,8 @@ def _of_hosts(history: History, threshold: Threshold, claimed: bytearray) -> Ite
     waiting: list[tuple[int, str, Sequence[Group]]] = []
     for since, runs in gathering.runs(b for b in loose(history.bursts) if b.first is not None):
         for run in runs:
-            for groups in [run.groups] if _is_shared(run, history, least) else [[g] for g in run.groups]:
-                heapq.heappush(waiting, (groups[0].first or 0, f"host-{_short(groups[0].head)}", groups))
+            for part in [run.groups] if _is_shared(run, history, least) else [[g] for g in run.groups]:
+                heapq.heappush(waiting, (part[0].first or 0, f"host-{_short(part[0].head)}", part))
         while waiting and waiting[0][0] < since:
             start, name, groups = heapq.heappop(waiting)
             yield start, name, partial(_of_groups, groups, history, threshold)

@@ -66,16 +66,21 @@ def refresh(store: Store, book: Rulebook, keep: bool = False) -> Analysis | None
     stamp = stamp_of(store, book)
     if store.meta("built") == stamp:
         return None
-    store.make_room(store.rows("totals")[0]["events"])
     with store.transaction():
         for _, stage in STAGES:
             stage(store, book)
-        analysis = Analysis(load(store, book))
-        decisions = decided(analysis.history, book)
-        publish(store, _kept(decisions, analysis.decisions) if keep else decisions, analysis.history, book)
+        analysis = _analyse(store, book, keep)
         if store.path != MEMORY:
             build_recurrence(store, book)
         store.set_meta("built", stamp)
+    return analysis
+
+
+def _analyse(store: Store, book: Rulebook, keep: bool) -> Analysis | None:
+    """Judge every incident and write it; what is not kept is gone when this returns."""
+    analysis = Analysis(load(store, book))
+    decisions = decided(analysis.history, book)
+    publish(store, _kept(decisions, analysis.decisions) if keep else decisions, analysis.history, book)
     return analysis if keep else None
 
 
@@ -279,11 +284,12 @@ def build_bursts(store: Store, book: Rulebook) -> None:
 
     codes = [r["code"] for r in store.rows("codes")]
     wanted = [c for c in codes if any(s.role not in ("fact", "noise") for s in _possible(book, c))]
-    events = store.parts("telling_events", PORTION, codes=wanted)
     made = Spool()
-    for frame in bursts.stream(events, book.threshold("burst_gap"), lambda *event: _Signed(book.signature_for(*event))):
-        made.add(frame)
-    store.replace_sorted("bursts", made)
+    with store.sorting(store.rows("totals")[0]["events"]):
+        events = store.parts("telling_events", PORTION, codes=wanted)
+        for frame in bursts.stream(events, book.threshold("burst_gap"), lambda *event: _Signed(book.signature_for(*event))):
+            made.add(frame)
+        store.replace_sorted("bursts", made)
 
 
 def _possible(book: Rulebook, code: str) -> Sequence[Signature]:
@@ -433,7 +439,7 @@ def _in_micros(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
 
 
 def publish(store: Store, decisions: Iterable[Decision], history: History, book: Rulebook) -> None:
-    """Tables incidents, incident_bursts, findings, decisions, spares, written as the decisions come; spares when all breakages are known."""
+    """Tables incidents, incident_bursts, findings, decisions, written as the decisions come; spares when all breakages are known."""
     from triage import publications
 
     rows: dict[str, list[dict[str, Any]]] = {table: [] for table in publications.TABLES}

@@ -111,7 +111,7 @@ SIGNS = """SELECT host, code, role, first FROM bursts WHERE role IN ('precursor'
     UNION ALL SELECT host, min(code), min(role), min(first) FROM bursts GROUP BY host HAVING min(first) IS NULL OR min(first) <= $since"""
 """Of the bursts since a time each warning, and of each host, code and role the first and the last other one; of older ones the first."""
 
-IN_ORDER: dict[str, str] = {"bursts": 'first NULLS LAST, host NULLS LAST, device NULLS LAST, burst_id NULLS LAST'}
+IN_ORDER: dict[str, str] = {"bursts": "first NULLS LAST, host NULLS LAST, device NULLS LAST, burst_id NULLS LAST"}
 """How the rows of a table lie that is written by `Store.replace_sorted`."""
 
 

@@ -159,13 +159,18 @@ class Store:
     def _bound(self) -> None:
         """Writing sorts and joins whole tables: past the limit on disk. Each thread would need as much."""
         self._spill = mkdtemp(prefix="triage-")
-        self.make_room(0)
+        self._allow(LEAST_MB)
         self._connection.execute("SET threads=1")
         self._connection.execute("SET temp_directory='{}'".format(self._spill.replace("'", "''")))
 
-    def make_room(self, rows: int) -> None:
-        """Let the database take the memory that so many rows need."""
-        megabytes = LEAST_MB + MB_PER_ROOT_MILLION * sqrt(max(1.0, rows / 1e6))
+    @contextmanager
+    def sorting(self, rows: int) -> Iterator[None]:
+        """More memory for sorts of so many rows."""
+        self._allow(LEAST_MB + MB_PER_ROOT_MILLION * sqrt(max(1.0, rows / 1e6)))
+        yield
+        self._allow(LEAST_MB)
+
+    def _allow(self, megabytes: float) -> None:
         self._connection.execute(f"SET memory_limit='{megabytes:.0f}MB'")
 
     def _is_there(self) -> bool:
@@ -412,8 +417,7 @@ class Store:
         return pl.DataFrame(self._connection.sql(text, params=values or None)).cast(dtypes)  # type: ignore[arg-type]
 
     def signs(self, since: datetime) -> pl.DataFrame:
-        """host, code, role, first: as many bursts as tell which hosts there are, since when, which codes they had since a time, and how often
-        they were warned."""
+        """host, code, role, first: bursts that tell what hosts there are and since when, and since a time their codes and warnings."""
         import polars as pl
 
         dtypes = {name: kind for name, kind in TABLES["bursts"].dtypes().items() if name in ("host", "code", "role", "first")}
