@@ -472,10 +472,11 @@ def build_recurrence(store: Store, book: Rulebook) -> None:
 
     from triage import recurrence
 
+    store.let_go()
     now = store.rows("last_stamp")[0]["now"]
     if now is None:
         return
     params = replace(recurrence.Params.of(book.threshold), second_opinion=False)
     frames = [store.frame(name) for name in ("jobs", "job_hosts", "host_states", "hosts")]
-    frames += [store.frame("incidents", columns=STORY), store.frame("findings", "accused", ACCUSED), store.signs(now - params.window)]
+    frames += [store.frame("incidents", columns=STORY), store.frame("findings", "accused", ACCUSED), store.signs(now - params.window, now)]
     store.replace("recurrence", recurrence.build(*frames, now=now, params=params, exclusions=store.exclusions()))

@@ -105,11 +105,11 @@ PARTS: dict[str, str] = {
 }
 """Which rows of a table `Store.frame` takes."""
 
-SIGNS = """SELECT host, code, role, first FROM bursts WHERE role IN ('precursor', 'noise') AND first > $since
-    UNION ALL SELECT host, code, role, unnest([min(first), max(first)]) FROM bursts
-        WHERE role NOT IN ('precursor', 'noise') AND first > $since GROUP BY host, code, role
-    UNION ALL SELECT host, min(code), min(role), min(first) FROM bursts GROUP BY host HAVING min(first) IS NULL OR min(first) <= $since"""
-"""Of the bursts since a time each warning, and of each host, code and role the first and the last other one; of older ones the first."""
+SIGNS = """SELECT host, code, role, unnest([min(first), max(first)]) AS first, unnest([count(*), 0]) AS number FROM bursts
+        WHERE first > $since AND first <= $now GROUP BY host, code, role
+    UNION ALL SELECT host, min(code), min(role), min(first), count(*) FROM bursts
+        WHERE first IS NULL OR first <= $since OR first > $now GROUP BY host"""
+"""Of the bursts between two times the first and the last of each host, code and role, and of the others the first of each host."""
 
 IN_ORDER: dict[str, str] = {"bursts": "first NULLS LAST, host NULLS LAST, device NULLS LAST, burst_id NULLS LAST"}
 """How the rows of a table lie that is written by `Store.replace_sorted`."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 MEMORY = ":memory:"
-LEAST_MB, MB_PER_ROOT_MILLION = 64, 32
+LEAST_MB, BARE_MB, SORT_MB, MB_PER_ROOT_MILLION = 64, 24, 48, 32
 """Memory of the database while it writes. A sort that does not fit merges runs from disk: what it needs grows as the root of the rows."""
 PART_ROWS = 500_000
 
@@ -166,8 +166,13 @@ class Store:
     @contextmanager
     def sorting(self, rows: int) -> Iterator[None]:
         """More memory for sorts of so many rows."""
-        self._allow(LEAST_MB + MB_PER_ROOT_MILLION * sqrt(max(1.0, rows / 1e6)))
+        self._allow(SORT_MB + MB_PER_ROOT_MILLION * sqrt(max(1.0, rows / 1e6)))
         yield
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Give back the memory of what was read and written; it lies on disk."""
+        self._allow(BARE_MB)
         self._allow(LEAST_MB)
 
     def _allow(self, megabytes: float) -> None:
@@ -416,12 +421,12 @@ class Store:
         text = f"SELECT {listed} FROM {table} {PARTS[part]}"
         return pl.DataFrame(self._connection.sql(text, params=values or None)).cast(dtypes)  # type: ignore[arg-type]
 
-    def signs(self, since: datetime) -> pl.DataFrame:
-        """host, code, role, first: bursts that tell what hosts there are and since when, and since a time their codes and warnings."""
+    def signs(self, since: datetime, now: datetime) -> pl.DataFrame:
+        """host, code, role, first, number: few bursts that stand for all who ask which hosts had which codes, how often, since when."""
         import polars as pl
 
-        dtypes = {name: kind for name, kind in TABLES["bursts"].dtypes().items() if name in ("host", "code", "role", "first")}
-        return pl.DataFrame(self._connection.sql(SIGNS, params={"since": since})).cast(dtypes)  # type: ignore[arg-type]
+        dtypes = {name: TABLES["bursts"].dtypes()[name] for name in ("host", "code", "role", "first")} | {"number": pl.Int64()}
+        return pl.DataFrame(self._connection.sql(SIGNS, params={"since": since, "now": now})).cast(dtypes)  # type: ignore[arg-type]
 
     def exclusions(self) -> pl.DataFrame | None:
         """job_id, host: hosts that a submission excluded; None where no record tells of any."""

@@ -100,9 +100,9 @@ def test_parts_of_any_size_and_folded_ones_give_the_same_bursts(book: Rulebook, 
             "seq": st.integers(0, 3),
         },
     )
-    rows = []
-    drawn: dict[str, Any]
-    for n, drawn in enumerate(data.draw(st.lists(event, min_size=1, max_size=14))):
+    rows: list[dict[str, Any]] = []
+    for n, row in enumerate(data.draw(st.lists(event, min_size=1, max_size=14))):
+        drawn: dict[str, Any] = dict(row)
         second = drawn.pop("ts")
         times = (
             {"ts": None, "ts_near": "10:00:20"}
