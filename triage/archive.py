@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from triage.rule_rows import Signature
 
 PART = 2048
-HELD = 12
+HELD = 10
 """Parts whose bursts stay in memory: a history of up to PART x HELD bursts is made once."""
 SHOWN = (
     "burst_id", "code", "family", "class", "role", "layer", "user_possible", "message", "source_id", "line", "count", "copies", "host",

@@ -38,7 +38,7 @@ ACCUSED = ("incident_id", "place", "role", "host", "code", "device")
 TASKS = "srun"
 """Task ids of srun are global ranks only where each rank is a task: with one launcher a host they are host numbers."""
 SPLITS = {"nccl.split"}
-PORTION, CHUNK = 8_192, 8_192
+PORTION, CHUNK = 8_192, 4_096
 """Events whose bursts are built at a time; rows that are written at a time."""
 NOT_HOST = {"user", "storage", "facility", "scheduler"}
 
