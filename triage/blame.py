@@ -47,6 +47,8 @@ class Blame:
     operator_s: float = 300.0
 
 
+PART = 20_000
+"""Findings that are joined to their incidents at a time."""
 PLACE = ["host", "device"]
 SERVICE_ACCOUNTS = ("slurm", "root", "nobody")
 # "Not responding", "Node unexpectedly rebooted", "Kill task failed", "NHC: check_hw failed"
@@ -123,7 +125,14 @@ def inside_window(rows: pl.DataFrame, now: datetime, window: timedelta) -> pl.Da
 
 
 def _accused(jobs: pl.DataFrame, incidents: pl.DataFrame, findings: pl.DataFrame) -> pl.DataFrame:
-    """Incident and job joined to each accused host; its best finding stands for it."""
+    """Incident and job joined to each accused host, whose best finding stands for it; as joins take room, some incidents at a time."""
+    parts = 1 + findings.height // PART
+    number = pl.col("incident_id").hash() % parts
+    found = [_accused_of(jobs, incidents.filter(number == n), findings.filter(number == n)) for n in range(parts)]
+    return pl.concat(found) if parts > 1 else found[0]
+
+
+def _accused_of(jobs: pl.DataFrame, incidents: pl.DataFrame, findings: pl.DataFrame) -> pl.DataFrame:
     named = findings.filter(pl.col("role").is_in(["culprit", "suspect"]) & pl.col("host").is_not_null()).sort("incident_id", "place")
     best = named.unique(["incident_id", "host"], keep="first", maintain_order=True)
     guilty = (pl.col("role") == "culprit").sum()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import json
 import os
 import sys
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from triage.desk import Answer, Setup
     from triage.rule_rows import Rule, Signature
 
+SELDOM = 50_000, 20, 50
+"""Rows come in batches and make few cycles: looking for those at every 700 objects costs a tenth of the time."""
 OUT_OF_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO}
 HELP = "Which host broke the job, and what to do: reads the logs that are there, runs nothing on a cluster."
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None, help=HELP)
@@ -850,6 +853,7 @@ def serve(
 
 def app_main() -> None:
     """The entry point: a user's mistake is one line on standard error and exit 2."""
+    gc.set_threshold(*SELDOM)
     sys.exit(_run())
 
 

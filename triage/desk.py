@@ -124,7 +124,7 @@ def read(store: Store, paths: Sequence[str], book: Rulebook, zone: str | None) -
 
 
 def _judged(
-    store: Store, found: Found, book: Rulebook, zone: str | None, progress: Progress | None, read_all: ReadAll | None
+    store: Store, found: Found, book: Rulebook, zone: str | None, progress: Progress | None, read_all: ReadAll | None, keep: bool = False
 ) -> tuple[Report, Analysis | None]:
     from triage.ingest import Options, ingest
     from triage.preload import preloading
@@ -133,7 +133,7 @@ def _judged(
         report = ingest(store, found, Options(_families(book), zone), progress or (lambda _path, _size: None), read_all)
     from triage.pipeline import refresh
 
-    return report, refresh(store, book)
+    return report, refresh(store, book, keep)
 
 
 def _by(hands: Sequence[Hand]) -> ReadAll | None:
@@ -181,7 +181,7 @@ def now(
     found = find(paths, setup.db)
     with hands.started(found.sources) as processes, Store(setup.db or MEMORY) as store:
         book = rulebook(setup.rules)
-        report, built = _judged(store, found, book, setup.zone, progress, _by(processes))
+        report, built = _judged(store, found, book, setup.zone, progress, _by(processes), keep=window is None and not setup.db)
         from triage import templates, unknown
         from triage.answers import MAX_EVIDENCE, Question, answer, choose
         from triage.moments import parse_time
@@ -190,7 +190,7 @@ def now(
         history = built.history if built else load(store, book)
         if setup.db:
             history.lemons = {r["host"] for r in store.rows("lemons")}
-        analysis = built if built and window is None and not setup.db else judge(history, book, window)
+        analysis = built or judge(history, book, window)
         rejects = int(store.rows("reject_count")[0]["n"])
         kept = _kept(store) if for_page else None
         mask = Mask.of(setup.hide, store)

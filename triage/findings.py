@@ -6,6 +6,7 @@ symptom never displaces an earlier root; what many hosts share beats its members
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -595,7 +596,7 @@ class Strikes:
     """Incidents that count against a host, by host: its own faults and losses; shared ones and operators' acts do not count."""
 
     def __init__(self, findings: Iterable[Finding] = ()) -> None:
-        self._by_host: defaultdict[str, list[tuple[int, set[str]]]] = defaultdict(list)
+        self._by_host: defaultdict[str, list[tuple[int, tuple[str, ...]]]] = defaultdict(list)
         for finding in findings:
             self.add(finding)
 
@@ -609,15 +610,15 @@ class Strikes:
             if suspect.host and (suspect.role == "culprit" or suspect.host in finding.lost):
                 devices[suspect.host] |= {suspect.device} if suspect.device else set()
         for host, found in devices.items():
-            self._by_host[host].append((start, found))
+            insort(self._by_host[host], (start, tuple(sorted(found))))
 
     def count(self, host: str | None, device: str | None, before: int | None, window_s: float) -> tuple[int, int]:
         """(incidents of the host, incidents of the same GPU) within the window before `before`."""
         if host is None or before is None:
             return 0, 0
-        low = before - int(window_s * SECOND)
-        mine = [devices for start, devices in self._by_host.get(host, ()) if low <= start < before]
-        return len(mine), sum(device in devices for devices in mine)
+        struck = self._by_host.get(host, [])
+        mine = struck[bisect_left(struck, (before - int(window_s * SECOND),)) : bisect_left(struck, (before,))]
+        return len(mine), sum(device in devices for _, devices in mine)
 
 
 def span_note(finding: Finding) -> str:

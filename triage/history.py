@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from array import array
+from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from triage.collectives import Dump
 from triage.jobs import ACCOUNTING, Attempt
@@ -16,7 +17,10 @@ from triage.topology import Topology
 
 @dataclass(slots=True, eq=False)
 class Burst:
-    """A row of `bursts` with what the rulebook says of its code. Times are microseconds UTC, None where no stamp is near."""
+    """A row of `bursts` with what the rulebook says of its code. Times are microseconds UTC, None where no stamp is near.
+
+    place  among all bursts of the history, from 0
+    """
 
     burst_id: str
     code: str
@@ -51,6 +55,7 @@ class Burst:
     exit_code: int | None = None
     op: str | None = None
     seq: int | None = None
+    place: int = 0
 
     @property
     def start(self) -> int | None:
@@ -97,6 +102,7 @@ class Step:
     line: int
 
 
+LOST = {"slurm.node_down", "slurm.node_fail"}
 FOREVER = 1 << 62
 
 
@@ -143,6 +149,63 @@ class Runs:
 IDLE_RUNS = Runs([], [], FOREVER)
 
 
+def _times() -> array[int]:
+    return array("q")
+
+
+def _places() -> array[int]:
+    return array("I")
+
+
+class Mark(NamedTuple):
+    """What the indexes need of a burst."""
+
+    place: int
+    burst_id: str
+    host: str | None
+    first: int | None
+    fault: bool
+    job_id: str | None
+    attempt: int | None
+
+    @classmethod
+    def of(cls, burst: Burst) -> Mark:
+        return cls(burst.place, burst.burst_id, burst.host, burst.first, is_fault(burst), burst.job_id, burst.attempt)
+
+
+@dataclass(slots=True)
+class Track:
+    """The bursts of one host in order of time and id, those without a time first: when they begin and their places, a few bytes each."""
+
+    keys: array[int] = field(default_factory=_times)
+    places: array[int] = field(default_factory=_places)
+    untimed: list[tuple[str, int]] = field(default_factory=list)
+    _ids: list[str] = field(default_factory=list)
+
+    def add(self, mark: Mark) -> None:
+        """Marks come in order of time."""
+        if mark.first is None:
+            insort(self.untimed, (mark.burst_id, mark.place))
+            return
+        if not self.keys or self.keys[-1] != mark.first:
+            self._ids = []
+        at = bisect_right(self._ids, mark.burst_id)
+        self._ids.insert(at, mark.burst_id)
+        self.keys.append(mark.first)
+        self.places.insert(len(self.keys) - len(self._ids) + at, mark.place)
+
+    def finish(self) -> None:
+        """All marks are there."""
+        self._ids = []
+        if self.untimed:
+            self.keys = _times() + array("q", bytes(8 * len(self.untimed))) + self.keys
+            self.places = array("I", (place for _, place in self.untimed)) + self.places
+
+    def between(self, low: int, high: int) -> array[int]:
+        """Places of those that begin in [low, high]."""
+        return self.places[bisect_left(self.keys, low) : bisect_right(self.keys, high)]
+
+
 @dataclass(slots=True)
 class Breakages:
     """When a host was accused of breaking something, the shared, the user's and the guessed apart.
@@ -152,14 +215,16 @@ class Breakages:
 
     days: int = 3
     window_us: int = 28 * DAY
-    _by_host: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    _by_host: defaultdict[str, array[int]] = field(default_factory=lambda: defaultdict(_times))
 
     def add(self, host: str, ts: int) -> None:
-        self._by_host[host].append(ts)
+        insort(self._by_host[host], ts)
 
     def days_of(self, host: str, until: int) -> int:
         """Days with a breakage inside the window that ends at `until`."""
-        return len({ts // DAY for ts in self._by_host.get(host, ()) if until - self.window_us < ts <= until})
+        times = self._by_host.get(host, _times())
+        inside = times[bisect_right(times, until - self.window_us) : bisect_right(times, until)]
+        return len({ts // DAY for ts in inside})
 
     def unfit(self, host: str, until: int) -> bool:
         return self.days_of(host, until) >= self.days
@@ -172,7 +237,7 @@ class History:
     now: int | None = None
     paths: dict[str, str] = field(default_factory=dict)
     attempts: list[Attempt] = field(default_factory=list)
-    bursts: list[Burst] = field(default_factory=list)
+    bursts: Sequence[Burst] = ()
     topology: Topology = field(default_factory=Topology)
     ranks: dict[tuple[str, int], dict[int, Rank]] = field(default_factory=dict)
     states: dict[str, list[HostState]] = field(default_factory=dict)
@@ -182,38 +247,29 @@ class History:
     stacks: dict[tuple[str, int], list[Mapping[str, Any]]] = field(default_factory=dict)
     lemons: set[str] = field(default_factory=set)
     breakages: Breakages = field(default_factory=Breakages)
-    _by_host: dict[str, list[Burst]] = field(default_factory=dict)
-    _untimed: dict[str, list[Burst]] = field(default_factory=dict)
+    _tracks: dict[str | None, Track] = field(default_factory=dict)
     _losses: dict[str, list[int]] = field(default_factory=dict)
-    _host_keys: dict[str, list[int]] = field(default_factory=dict)
-    _by_job: dict[tuple[str, int], list[Burst]] = field(default_factory=dict)
+    _by_job: dict[tuple[str, int], array[int]] = field(default_factory=dict)
     _runs: dict[str, list[Attempt]] = field(default_factory=dict)
     _runs_by_time: dict[str, Runs] = field(default_factory=dict)
-    _faults: dict[str, list[int]] = field(default_factory=dict)
+    _faults: dict[str, array[int]] = field(default_factory=dict)
 
-    def index(self, faults: Iterable[tuple[str, int]] = ()) -> History:
-        """Build the indexes; call once after filling the lists. `faults` (host, time) are those of bursts that were not loaded."""
-        hosts: defaultdict[str, list[Burst]] = defaultdict(list)
-        jobs: defaultdict[tuple[str, int], list[Burst]] = defaultdict(list)
-        for burst in self.bursts:
-            if burst.job_id is not None and burst.attempt is not None:
-                jobs[burst.job_id, burst.attempt].append(burst)
-            if burst.host is not None:
-                hosts[burst.host].append(burst)
-        self._by_host = {h: sorted(b, key=lambda x: (x.first or 0, x.burst_id)) for h, b in hosts.items()}
-        self._untimed = {h: found for h, bursts in hosts.items() if (found := [b for b in bursts if b.first is None])}
-        self._host_keys = {h: [b.first or 0 for b in bursts] for h, bursts in self._by_host.items()}
-        self._by_job = dict(jobs)
+    def index(self, faults: Iterable[tuple[str, int]] = (), marks: Iterable[Mark] | None = None) -> History:
+        """Build the indexes; call once after filling the lists.
+
+        faults  (host, time) of those of bursts that were not loaded
+        marks   of all bursts, in order of time, those without one last; where there are none the bursts are asked
+        """
+        self._index_bursts(_marks_of(self.bursts) if marks is None else marks)
         runs: defaultdict[str, list[Attempt]] = defaultdict(list)
         for attempt in self.attempts:
             for host in attempt.hosts:
                 runs[host].append(attempt)
         self._runs = dict(runs)
         self._runs_by_time = {host: Runs.of(attempts) for host, attempts in runs.items()}
-        failed = defaultdict(list, {h: [b.first or 0 for b in bursts if _fault(b)] for h, bursts in self._by_host.items()})
         for host, ts in faults:
-            failed[host].append(ts)
-        self._faults = {host: sorted(times) for host, times in failed.items()}
+            self._faults.setdefault(host, _times()).append(ts)
+        self._faults = {host: array("q", sorted(times)) for host, times in self._faults.items()}
         lost: defaultdict[str, list[int]] = defaultdict(list)
         for attempt in self.attempts:
             if attempt.failed_host:
@@ -221,20 +277,50 @@ class History:
         self._losses = {host: sorted(ends) for host, ends in lost.items()}
         return self
 
+    def _index_bursts(self, marks: Iterable[Mark]) -> None:
+        tracks: defaultdict[str | None, Track] = defaultdict(Track)
+        jobs: defaultdict[tuple[str, int], array[int]] = defaultdict(_places)
+        failed: defaultdict[str, array[int]] = defaultdict(_times)
+        for mark in marks:
+            if mark.job_id is not None and mark.attempt is not None:
+                jobs[mark.job_id, mark.attempt].append(mark.place)
+            tracks[mark.host].add(mark)
+            if mark.host is not None and mark.fault and mark.first is not None:
+                failed[mark.host].append(mark.first)
+        for track in tracks.values():
+            track.finish()
+        self._tracks, self._faults = dict(tracks), dict(failed)
+        self._by_job = {key: array("I", sorted(places)) for key, places in jobs.items()}
+
+    def at(self, places: Iterable[int]) -> list[Burst]:
+        """The bursts at these places."""
+        bursts = self.bursts
+        return [bursts[place] for place in places]
+
     def of_job(self, attempt: Attempt) -> list[Burst]:
         """Bursts that the job's own records and output hold."""
-        return self._by_job.get((attempt.job_id, attempt.attempt), [])
+        return self.at(self._by_job.get((attempt.job_id, attempt.attempt), ()))
 
     def on_host(self, host: str, low: int, high: int) -> list[Burst]:
         """Bursts of a host that begin in [low, high]."""
-        keys = self._host_keys.get(host)
-        if not keys:
-            return []
-        return self._by_host[host][bisect_left(keys, low) : bisect_right(keys, high)]
+        track = self._tracks.get(host)
+        return self.at(track.between(low, high)) if track else []
+
+    def track(self, host: str | None) -> Iterator[Burst]:
+        """All bursts of a host, or of none."""
+        track = self._tracks.get(host)
+        return (self.bursts[place] for place in track.places) if track else iter(())
+
+    def untimed(self) -> Iterator[tuple[str | None, list[Burst]]]:
+        """By host, or none, the bursts without any time, in order of their id."""
+        for host, track in self._tracks.items():
+            if track.untimed:
+                yield host, self.at(place for _, place in track.untimed)
 
     def untimed_on(self, host: str) -> list[Burst]:
         """Bursts of a host without any time."""
-        return self._untimed.get(host, [])
+        track = self._tracks.get(host)
+        return self.at(sorted(place for _, place in track.untimed)) if track else []
 
     def losses(self, host: str, until: int | None) -> int:
         """How many attempts lost this host by `until`."""
@@ -254,7 +340,7 @@ class History:
 
     def last_fault(self, host: str, until: int) -> int | None:
         """When the host last showed a root or was lost, up to `until`."""
-        faults = self._faults.get(host, [])
+        faults = self._faults.get(host, _times())
         before = bisect_right(faults, until)
         return faults[before - 1] if before else None
 
@@ -286,8 +372,16 @@ class History:
         return None if rank is None else self.ranks.get((attempt.job_id, attempt.attempt), {}).get(rank)
 
 
-def _fault(burst: Burst) -> bool:
-    return burst.first is not None and (burst.role == "root" or burst.code in ("slurm.node_down", "slurm.node_fail"))
+def is_fault(burst: Burst) -> bool:
+    """Whether a host that shows this is no host to rely on."""
+    return burst.role == "root" or burst.code in LOST
+
+
+def _marks_of(bursts: Sequence[Burst]) -> Iterator[Mark]:
+    """In order of time, after each burst was told its place."""
+    for place, burst in enumerate(bursts):
+        burst.place = place
+    yield from map(Mark.of, sorted(bursts, key=lambda b: (b.first is None, b.first or 0)))
 
 
 def spans_of(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], list[tuple[int, int]]]:

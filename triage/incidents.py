@@ -5,12 +5,15 @@ An attempt that did not complete is an incident; faults that no attempt explains
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
+from operator import itemgetter
 from statistics import median
 
+from triage.grouping import Gathering, Group, Run
 from triage.history import Burst, History, Step
 from triage.jobs import Attempt
 from triage.moments import MINUTE, SECOND
@@ -36,6 +39,8 @@ TROUBLE = {"root", "cascade", "symptom"}
 OPEN_ROLES = {"root", "outcome", "operator"}
 WARNING_WEIGHT = 30
 STALL_STEPS, STALL_FLOOR = 20, 10 * MINUTE
+KEPT = 50_000
+"""Bursts of so many in incidents of jobs are held from their first look to their turn."""
 
 
 @dataclass(slots=True)
@@ -69,15 +74,49 @@ class Incident:
         return OUTCOMES.get(state, "running" if self.attempt.running else "failed" if state else "none")
 
 
-def build(history: History, threshold: Threshold, window_s: float | None = None) -> list[Incident]:
-    """Every incident of the history, in order of start. `window_s` seconds before the true start replace the default window."""
-    incidents = [made for a in history.attempts if (made := of_attempt(a, history, threshold, window_s))]
-    claimed = {b.burst_id for i in incidents for b in i.bursts if i.job_end != "completed" or not is_warning(b)}
-    loose = [b for b in history.bursts if b.burst_id not in claimed and _is_open(b) and not healed(b, history)]
-    hostless = [b for b in loose if b.host is None and b.job_id is None and b.code.startswith("k8s.")]
-    incidents += _of_hosts([b for b in loose if b.host is not None and (b.job_id is None or b.family == "scheduler")], history, threshold)
-    incidents += [_of_bursts(group, history, threshold) for group in _split(hostless, int(threshold("incident_gap") * SECOND))]
-    return sorted(incidents, key=lambda i: (i.start or 0, i.incident_id))
+Story = tuple[int, str, Callable[[], Incident]]
+"""When an incident starts, its id, and what makes it."""
+
+
+def build(history: History, threshold: Threshold, window_s: float | None = None) -> Iterator[Incident]:
+    """Every incident of the history, in order of start, made when it is asked for.
+
+    window_s  seconds before the true start, instead of the default window
+    """
+    claimed = bytearray(len(history.bursts))
+    jobs = _of_jobs(history, threshold, window_s, claimed)
+    for _, _, make in heapq.merge(jobs, _of_hosts(history, threshold, claimed), key=itemgetter(0, 1)):
+        yield make()
+
+
+def _of_jobs(history: History, threshold: Threshold, window_s: float | None, claimed: bytearray) -> list[Story]:
+    """Incidents of attempts in order of start; the first are kept, the rest made anew at their turn.
+
+    claimed  by place, takes a mark for each burst that one of them explains
+    """
+    stories: list[Story] = []
+    kept = 0
+    for attempt in history.attempts:
+        made = of_attempt(attempt, history, threshold, window_s)
+        if made is None:
+            continue
+        for burst in made.bursts:
+            if made.job_end != "completed" or not is_warning(burst):
+                claimed[burst.place] = 1
+        kept += len(made.own) + len(made.around)
+        again = partial(_made_again, attempt, history, threshold, window_s)
+        stories.append((made.start or 0, made.incident_id, partial(_itself, made) if kept <= KEPT else again))
+    return sorted(stories, key=itemgetter(0, 1))
+
+
+def _itself(incident: Incident) -> Incident:
+    return incident
+
+
+def _made_again(attempt: Attempt, history: History, threshold: Threshold, window_s: float | None) -> Incident:
+    made = of_attempt(attempt, history, threshold, window_s)
+    assert made is not None
+    return made
 
 
 def healed(burst: Burst, history: History) -> bool:
@@ -188,54 +227,51 @@ def _set_window(incident: Incident, history: History, threshold: Threshold, wind
     incident.high = max(end, start) + int(threshold("cause_window_after") * SECOND)
 
 
-def _of_hosts(loose: Sequence[Burst], history: History, threshold: Threshold) -> list[Incident]:
-    """Host incidents by quiet gap; those of at least three hosts at once with one class become one shared incident."""
-    by_host: defaultdict[str, list[Burst]] = defaultdict(list)
-    for burst in loose:
-        if burst.host is not None:
-            by_host[burst.host].append(burst)
-    gap = int(threshold("incident_gap") * SECOND)
-    groups = [group for host in sorted(by_host) for group in _split(by_host[host], gap)]
-    incidents = [_of_bursts(part, history, threshold) for part in _shared(groups, history, threshold)]
-    return incidents
+def _of_hosts(history: History, threshold: Threshold, claimed: bytearray) -> Iterator[Story]:
+    """Incidents of what no attempt explains, in order of start.
+
+    Those of a host end with a quiet gap; those of many hosts at once with one class, or of a few with one rack or leaf, are one.
+    """
+
+    def loose(bursts: Iterable[Burst]) -> Iterator[Burst]:
+        return (b for b in bursts if not claimed[b.place] and _stands_alone(b) and not healed(b, history))
+
+    late = {host: rows for host, untimed in history.untimed() if (rows := list(loose(untimed)))}
+    left = {host: sum(b.first is not None for b in loose(history.track(host))) for host in late}
+    gathering = Gathering(
+        int(threshold("incident_gap") * SECOND),
+        int(threshold("shared_window") * SECOND),
+        {host: (rows, left[host]) for host, rows in late.items()},
+    )
+    least = int(threshold("shared_hosts"))
+    waiting: list[tuple[int, str, Sequence[Group]]] = []
+    for since, runs in gathering.runs(b for b in loose(history.bursts) if b.first is not None):
+        for run in runs:
+            for part in [run.groups] if _is_shared(run, history, least) else [[g] for g in run.groups]:
+                heapq.heappush(waiting, (part[0].first or 0, f"host-{_short(part[0].head)}", part))
+        while waiting and waiting[0][0] < since:
+            start, name, groups = heapq.heappop(waiting)
+            yield start, name, partial(_of_groups, groups, history, threshold)
 
 
-def _split(bursts: Iterable[Burst], gap: int) -> list[list[Burst]]:
-    groups: list[list[Burst]] = []
-    for burst in sorted(bursts, key=lambda b: (b.first is None, b.first or 0, b.burst_id)):
-        last = groups[-1][-1] if groups else None
-        near = last is not None and (burst.first is None or (last.last is not None and burst.first - last.last <= gap))
-        if near:
-            groups[-1].append(burst)
-        else:
-            groups.append([burst])
-    return groups
+def _stands_alone(burst: Burst) -> bool:
+    """Whether a burst may make an incident without a job."""
+    if not _is_open(burst):
+        return False
+    if burst.host is None:
+        return burst.job_id is None and burst.code.startswith("k8s.")
+    return burst.job_id is None or burst.family == "scheduler"
 
 
-def _shared(groups: list[list[Burst]], history: History, threshold: Threshold) -> list[list[Burst]]:
-    """Merge groups of different hosts that began together with the same class, when they are many or share a rack or leaf."""
-    window, least = int(threshold("shared_window") * SECOND), int(threshold("shared_hosts"))
-    ordered = sorted(groups, key=lambda g: (g[0].class_id or "", g[0].first or 0, g[0].host or ""))
-    merged: list[list[Burst]] = []
-    runs: list[list[list[Burst]]] = []
-    for group in ordered:
-        head, previous = group[0], runs[-1][-1][0] if runs else None
-        together = (
-            previous is not None
-            and previous.class_id == head.class_id
-            and previous.first is not None
-            and head.first is not None
-            and head.first - previous.first <= window
-        )
-        if together:
-            runs[-1].append(group)
-        else:
-            runs.append([group])
-    for run in runs:
-        hosts = {g[0].host for g in run if g[0].host}
-        joined = len(hosts) >= least or (len(hosts) > 1 and history.topology.shared(hosts) is not None)
-        merged += [[b for g in run for b in g]] if joined and run[0][0].role != "operator" else run
-    return merged
+def _is_shared(run: Run, history: History, least: int) -> bool:
+    """Whether the hosts of a run are many, or share a rack or leaf, and no operator acted on them."""
+    hosts = {g.host for g in run.groups if g.host}
+    joined = len(hosts) >= least or (len(hosts) > 1 and history.topology.shared(hosts) is not None)
+    return joined and run.groups[0].role != "operator"
+
+
+def _of_groups(groups: Sequence[Group], history: History, threshold: Threshold) -> Incident:
+    return _of_bursts([b for g in groups for b in history.at(g.places)], history, threshold)
 
 
 def _of_bursts(bursts: list[Burst], history: History, threshold: Threshold) -> Incident:

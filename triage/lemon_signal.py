@@ -92,7 +92,7 @@ def _scored(table: pl.DataFrame, cuts: Cuts) -> pl.DataFrame:
 
 def recency(episodes: pl.DataFrame, bursts: pl.DataFrame, charges: pl.DataFrame, now: datetime, cuts: Cuts) -> pl.DataFrame:
     """Per host that was ever charged, over all history: n_7, n_30, n_90, decayed, days_since_last, gaps, distinct
-    codes, GPUs and users. Source: the features that HeaRank names.
+    codes, GPUs and users. Source: the features that HeaRank names. `bursts` may stand for a `number` of them each.
     """
     age = (now - pl.col("ts")).dt.total_microseconds() / 8.64e10
     gap = (pl.col("ts") - pl.col("ts").shift()).dt.total_microseconds() / 8.64e10
@@ -115,7 +115,8 @@ def recency(episodes: pl.DataFrame, bursts: pl.DataFrame, charges: pl.DataFrame,
         .group_by("host")
         .agg(gpus_hit=pl.col("device").drop_nulls().n_unique(), users=pl.col("user").drop_nulls().n_unique())
     )
-    warned = bursts.filter(pl.col("role").is_in(["precursor", "noise"])).group_by("host").agg(precursors=pl.len())
+    number = pl.col("number").sum() if "number" in bursts.columns else pl.len()
+    warned = bursts.filter(pl.col("role").is_in(["precursor", "noise"])).group_by("host").agg(precursors=number)
     return table.join(held, on="host", how="left").join(warned, on="host", how="full", coalesce=True)
 
 

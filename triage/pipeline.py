@@ -7,20 +7,22 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from sys import intern
 from typing import TYPE_CHECKING, Any
 
 from triage import collectives, identity, jobs, topology
+from triage.archive import PART, Archive
 from triage.decisions import Decision, decide
 from triage.findings import Strikes, examine
-from triage.history import Breakages, Burst, History, HostState, Rank, Step, spans_of
+from triage.history import Breakages, History, HostState, Rank, Step, spans_of
 from triage.identity import SourceView
 from triage.incidents import build as build_incidents
 from triage.jobs import Attempt
 from triage.moments import MINUTE, SECOND, micros, moment
 from triage.schema import TABLES
+from triage.spares import Need
+from triage.spool import Spool
 from triage.store import MEMORY, Store, frame_of
 
 if TYPE_CHECKING:
@@ -30,11 +32,14 @@ if TYPE_CHECKING:
     from triage.rulebook import Rulebook
 
 
+STORY = ("incident_id", "kind", "layer", "confidence", "start", "job_id", "attempt", "jobs", "class")
+ACCUSED = ("incident_id", "place", "role", "host", "code", "device")
+"""What the ranking of hosts reads of incidents and findings."""
 TASKS = "srun"
 """Task ids of srun are global ranks only where each rank is a task: with one launcher a host they are host numbers."""
 SPLITS = {"nccl.split"}
-PORTION, CHUNK = 50_000, 5_000
-"""Events whose bursts are built at a time; decisions that are written at a time."""
+PORTION, CHUNK = 8_192, 4_096
+"""Events whose bursts are built at a time; rows that are written at a time."""
 NOT_HOST = {"user", "storage", "facility", "scheduler"}
 
 
@@ -53,20 +58,36 @@ def stamp_of(store: Store, book: Rulebook) -> str:
     return hashlib.sha256(f"{text}\n{book.digest}".encode()).hexdigest()[:16]
 
 
-def refresh(store: Store, book: Rulebook) -> Analysis | None:
-    """Rebuild the analysis tables when sources or rules have changed; the analysis that they were made from, None when all was fresh."""
+def refresh(store: Store, book: Rulebook, keep: bool = False) -> Analysis | None:
+    """Rebuild the analysis tables when sources or rules have changed; with `keep` the analysis that they were made from.
+
+    None when all was fresh or nothing is to be kept: decisions are many, and are let go one by one as they are written.
+    """
     stamp = stamp_of(store, book)
     if store.meta("built") == stamp:
         return None
     with store.transaction():
         for _, stage in STAGES:
             stage(store, book)
-        analysis = judge(load(store, book), book)
-        publish(store, analysis, book)
+        analysis = _analyse(store, book, keep)
         if store.path != MEMORY:
             build_recurrence(store, book)
         store.set_meta("built", stamp)
     return analysis
+
+
+def _analyse(store: Store, book: Rulebook, keep: bool) -> Analysis | None:
+    """Judge every incident and write it; what is not kept is gone when this returns."""
+    analysis = Analysis(load(store, book))
+    decisions = decided(analysis.history, book)
+    publish(store, _kept(decisions, analysis.decisions) if keep else decisions, analysis.history, book)
+    return analysis if keep else None
+
+
+def _kept(decisions: Iterable[Decision], kept: list[Decision]) -> Iterator[Decision]:
+    for decision in decisions:
+        kept.append(decision)
+        yield decision
 
 
 def resolve(store: Store, _book: Rulebook) -> None:
@@ -263,26 +284,12 @@ def build_bursts(store: Store, book: Rulebook) -> None:
 
     codes = [r["code"] for r in store.rows("codes")]
     wanted = [c for c in codes if any(s.role not in ("fact", "noise") for s in _possible(book, c))]
-    frames = []
-    for hosts in portions(store.rows("events_of_hosts", codes=wanted), PORTION):
-        named = [h for h in hosts if h is not None]
-        events = store.frame("events", "codes_of_hosts", codes=wanted, hosts=named, hostless=None in hosts)
-        frames.append(bursts.build(events, book.threshold("burst_gap"), lambda *event: _Signed(book.signature_for(*event))))
-    store.replace("bursts", bursts.joined(frames))
-
-
-def portions(rows: Sequence[Mapping[str, Any]], most: int) -> Iterator[list[str | None]]:
-    """Hosts in order, as many at a time as have `most` events together; a burst is of one host, so its events stay together."""
-    hosts: list[str | None] = []
-    total = 0
-    for row in rows:
-        if hosts and total + row["events"] > most:
-            yield hosts
-            hosts, total = [], 0
-        hosts.append(row["host"])
-        total += row["events"]
-    if hosts:
-        yield hosts
+    made = Spool()
+    with store.sorting(store.rows("totals")[0]["events"]):
+        events = store.parts("telling_events", PORTION, codes=wanted)
+        for frame in bursts.stream(events, book.threshold("burst_gap"), lambda *event: _Signed(book.signature_for(*event))):
+            made.add(frame)
+        store.replace_sorted("bursts", made)
 
 
 def _possible(book: Rulebook, code: str) -> Sequence[Signature]:
@@ -318,11 +325,11 @@ def load(store: Store, book: Rulebook) -> History:
     history.spans = spans_of(_in_micros(r, "first", "last") for r in store.rows("covered"))
     history.states = _states(store)
     history.ranks = _ranks(store)
-    history.bursts = [_burst(r, book) for r in store.each("telling_bursts")]
     history.steps = _steps(store)
     history.dumps = _dumps(store)
     history.stacks = _stacks(store)
-    return history.index()
+    history.bursts = archive = Archive(book.signature_for)
+    return history.index(marks=archive.fill(store.parts("telling_bursts", PART)))
 
 
 def whereabouts(store: Store, book: Rulebook) -> History:
@@ -354,27 +361,6 @@ def _attempts(store: Store) -> list[Attempt]:
         attempt.guessed = {"start", "end"} if attempt.known_from == "output" else set()
         attempts.append(attempt)
     return attempts
-
-
-def _burst(row: Mapping[str, Any], book: Rulebook) -> Burst:
-    signature = book.signature_for(row["code"], row["severity"], row["state"], row["message"])
-    own = (
-        "burst_id", "user_possible", "message", "line", "count", "copies", "timed", "attempt", "rank", "duration_s", "signal", "exit_code",
-        "seq",
-    )  # fmt: skip
-    often = ("code", "family", "role", "layer", "source_id", "host", "device", "job_id", "peer", "severity", "state", "op")
-    values = {n: row[n] for n in own} | {n: None if row[n] is None else intern(row[n]) for n in often}
-    return Burst(
-        **values,
-        class_id=row["class"] and intern(row["class"]),
-        weight=signature.weight,
-        fatal=signature.fatal,
-        scope=signature.scope,
-        manifestation=signature.manifestation,
-        signature=signature.id,
-        first=micros(row["first"]),
-        last=micros(row["last"]),
-    )
 
 
 def _states(store: Store) -> dict[str, list[HostState]]:
@@ -417,7 +403,11 @@ def _dumps(store: Store) -> dict[tuple[str, int], list[collectives.Dump]]:
 
 def judge(history: History, book: Rulebook, window_s: float | None = None) -> Analysis:
     """A decision for every incident of the history."""
-    analysis = Analysis(history)
+    return Analysis(history, list(decided(history, book, window_s)))
+
+
+def decided(history: History, book: Rulebook, window_s: float | None = None) -> Iterator[Decision]:
+    """The decisions one by one, in order of start."""
     earlier = Strikes()
     history.breakages = _breakages(book)
     for incident in build_incidents(history, book.threshold, window_s):
@@ -426,8 +416,7 @@ def judge(history: History, book: Rulebook, window_s: float | None = None) -> An
         if finding.class_id != "none":
             earlier.add(finding)
             _remember(history.breakages, decision)
-            analysis.decisions.append(decision)
-    return analysis
+            yield decision
 
 
 def _remember(breakages: Breakages, decision: Decision) -> None:
@@ -449,15 +438,32 @@ def _in_micros(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {**row, **{n: micros(row[n]) for n in names}}
 
 
-def publish(store: Store, analysis: Analysis, book: Rulebook) -> None:
-    """Tables incidents, incident_bursts, findings, decisions, spares."""
+def publish(store: Store, decisions: Iterable[Decision], history: History, book: Rulebook) -> None:
+    """Tables incidents, incident_bursts, findings, decisions, written as the decisions come; spares when all breakages are known."""
     from triage import publications
 
-    for table in publications.TABLES:
+    rows: dict[str, list[dict[str, Any]]] = {table: [] for table in publications.TABLES}
+    needs: list[Need] = []
+    for table in rows:
         store.clear(table)
-    for at in range(0, len(analysis.decisions), CHUNK):
-        for table, rows in publications.build(analysis.decisions[at : at + CHUNK], analysis.history, book).items():
-            store.add(table, rows)
+    for decision in decisions:
+        for table, some in publications.build(decision, book).items():
+            rows[table] += some
+        if need := Need.of(decision):
+            needs.append(need)
+        _write(store, rows, CHUNK)
+    for need in needs:
+        rows["spares"] += publications.spare_rows(need.incident_id, need.offers(history))
+        _write(store, rows, CHUNK)
+    _write(store, rows, 1)
+
+
+def _write(store: Store, rows: dict[str, list[dict[str, Any]]], least: int) -> None:
+    """Write what waits of the tables that have so many rows."""
+    for table, some in rows.items():
+        if len(some) >= least:
+            store.add(table, some)
+            rows[table] = []
 
 
 def build_recurrence(store: Store, book: Rulebook) -> None:
@@ -466,9 +472,11 @@ def build_recurrence(store: Store, book: Rulebook) -> None:
 
     from triage import recurrence
 
+    store.let_go()
     now = store.rows("last_stamp")[0]["now"]
     if now is None:
         return
-    frames = [store.frame(name) for name in ("jobs", "job_hosts", "host_states", "hosts", "incidents", "findings", "bursts")]
     params = replace(recurrence.Params.of(book.threshold), second_opinion=False)
+    frames = [store.frame(name) for name in ("jobs", "job_hosts", "host_states", "hosts")]
+    frames += [store.frame("incidents", columns=STORY), store.frame("findings", "accused", ACCUSED), store.signs(now - params.window, now)]
     store.replace("recurrence", recurrence.build(*frames, now=now, params=params, exclusions=store.exclusions()))

@@ -1,4 +1,4 @@
-"""Rows of `incidents`, `incident_bursts`, `findings`, `decisions` and `spares` from an analysis."""
+"""Rows of `incidents`, `incident_bursts`, `findings`, `decisions` and `spares` from decisions."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from triage import spares
 from triage.answers import hosts_of, title_of
 from triage.decisions import Decision, summary_of
 from triage.evidence import part_of
+from triage.spares import Spare
 
 if TYPE_CHECKING:
-    from triage.history import History
     from triage.rulebook import Rulebook
 
 
 TABLES = ("incidents", "incident_bursts", "findings", "decisions", "spares")
 
 
-def build(decisions: Iterable[Decision], history: History, book: Rulebook) -> dict[str, list[dict[str, Any]]]:
-    """table -> rows, an incident's rows together."""
-    rows: dict[str, list[dict[str, Any]]] = {table: [] for table in TABLES}
-    for decision in decisions:
-        rows["incidents"].append(incident_row(decision, book))
-        rows["incident_bursts"] += _members(decision)
-        rows["findings"] += _findings(decision)
-        rows["decisions"].append(_decision(decision, book))
-        offered = spares.build(decision, history)
-        name = decision.finding.incident.incident_id
-        rows["spares"] += [{"incident_id": name, "place": n, "host": s.host, "why": s.why} for n, s in enumerate(offered, 1)]
-    return rows
+def build(decision: Decision, book: Rulebook) -> dict[str, list[dict[str, Any]]]:
+    """table -> rows of one decision; its spares are told when all are known."""
+    return {
+        "incidents": [incident_row(decision, book)],
+        "incident_bursts": list(_members(decision)),
+        "findings": list(_findings(decision)),
+        "decisions": [_decision(decision, book)],
+    }
+
+
+def spare_rows(incident_id: str, offered: Iterable[Spare]) -> list[dict[str, Any]]:
+    """The rows of `spares` of one incident."""
+    return [{"incident_id": incident_id, "place": n, "host": s.host, "why": s.why} for n, s in enumerate(offered, 1)]
 
 
 def incident_row(decision: Decision, book: Rulebook) -> dict[str, Any]:

@@ -133,13 +133,33 @@ def _why(history: History, host: str, level: str | None, clean: int | None, told
     return ", ".join(parts)
 
 
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What spares of an incident are looked for by: the attempt's hosts, those that are blamed, and when."""
+
+    incident_id: str
+    hosts: Sequence[str]
+    gone: frozenset[str]
+    end: int | None
+
+    @classmethod
+    def of(cls, decision: Decision) -> Need | None:
+        """The need of a decision that takes a host away or moves the job; None for others."""
+        incident = decision.finding.incident
+        if incident.attempt is None or decision.action in ("none", "monitor"):
+            return None
+        gone = frozenset(s.host for s in decision.finding.suspects if s.host)
+        return cls(incident.incident_id, incident.attempt.hosts, gone, incident.end)
+
+    def offers(self, history: History) -> list[Spare]:
+        """Hosts that could stand in."""
+        ts = self.end if self.end is not None else history.now
+        stay = [h for h in self.hosts if h not in self.gone]
+        # a job of one host leaves nobody: its own place is the one to stay near
+        return candidates(history, ts, [*self.hosts, *self.gone], stay or self.hosts)
+
+
 def build(decision: Decision, history: History) -> list[Spare]:
     """Spares for a decision that takes a host away or moves the job."""
-    incident = decision.finding.incident
-    if incident.attempt is None or decision.action in ("none", "monitor"):
-        return []
-    ts = incident.end if incident.end is not None else history.now
-    gone = {s.host for s in decision.finding.suspects if s.host}
-    stay = [h for h in incident.hosts if h not in gone]
-    # a job of one host leaves nobody: its own place is the one to stay near
-    return candidates(history, ts, [*incident.hosts, *gone], stay or incident.hosts)
+    need = Need.of(decision)
+    return need.offers(history) if need else []

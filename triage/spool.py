@@ -52,9 +52,17 @@ class Spool:
         if self._folder is not None:
             self._own(self._folder)
 
-    def __iter__(self) -> Iterator[pl.DataFrame]:
+    @property
+    def parts(self) -> int:
+        """How many frames there are."""
+        return len(self._files) + len(self._frames)
+
+    def part(self, number: int) -> pl.DataFrame:
+        """One of the frames, from 0."""
         import polars as pl
 
-        for path in self._files:
-            yield pl.read_ipc(path)
-        yield from self._frames
+        filed = len(self._files)
+        return pl.read_ipc(self._files[number]) if number < filed else self._frames[number - filed]
+
+    def __iter__(self) -> Iterator[pl.DataFrame]:
+        return (self.part(number) for number in range(self.parts))

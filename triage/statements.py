@@ -47,8 +47,12 @@ QUERIES: dict[str, str] = {
     "state_records": 'SELECT host, state, ts AS start, "end", reason, "user", basis, source_id, line FROM state_records',
     "rank_views": "SELECT * FROM rank_views",
     "codes": "SELECT DISTINCT code FROM events ORDER BY code",
-    "events_of_hosts": """SELECT host, count(*) AS events FROM events WHERE list_contains($codes, code)
-        GROUP BY host ORDER BY host NULLS FIRST""",
+    "telling_events": """SELECT host, device, code, job_id, attempt, rank, peer, severity, state, signal, exit_code, ts_near, boot_s,
+            source_id, line_first, event_id, ts, ts_last, family, message, op, seq, duration_s, repeats
+        FROM events WHERE list_contains($codes, code)
+        ORDER BY host NULLS LAST, device NULLS LAST, code NULLS LAST, job_id NULLS LAST, attempt NULLS LAST, rank NULLS LAST,
+            peer NULLS LAST, severity NULLS LAST, state NULLS LAST, signal NULLS LAST, exit_code NULLS LAST, ts_near NULLS LAST,
+            boot_s NULLS LAST, source_id NULLS LAST, line_first NULLS LAST, event_id NULLS LAST""",
     "hosts": "SELECT * FROM hosts",
     "covered": "SELECT * FROM covered",
     "telling_bursts": """SELECT * REPLACE (epoch_us(first) AS first, epoch_us("last") AS "last") FROM bursts
@@ -97,9 +101,18 @@ PARTS: dict[str, str] = {
     "training": "WHERE code IN ('train.step', 'train.checkpoint') AND job_id IS NOT NULL ORDER BY job_id",
     "saves": "WHERE code = 'train.checkpoint'",
     "codes": "WHERE list_contains($codes, code)",
-    "codes_of_hosts": "WHERE list_contains($codes, code) AND (list_contains($hosts, host) OR ($hostless AND host IS NULL))",
+    "accused": "WHERE role IN ('culprit', 'suspect') AND host IS NOT NULL",
 }
 """Which rows of a table `Store.frame` takes."""
+
+SIGNS = """SELECT host, code, role, unnest([min(first), max(first)]) AS first, unnest([count(*), 0]) AS number FROM bursts
+        WHERE first > $since AND first <= $now GROUP BY host, code, role
+    UNION ALL SELECT host, min(code), min(role), min(first), count(*) FROM bursts
+        WHERE first IS NULL OR first <= $since OR first > $now GROUP BY host"""
+"""Of the bursts between two times the first and the last of each host, code and role, and of the others the first of each host."""
+
+IN_ORDER: dict[str, str] = {"bursts": "first NULLS LAST, host NULLS LAST, device NULLS LAST, burst_id NULLS LAST"}
+"""How the rows of a table lie that is written by `Store.replace_sorted`."""
 
 
 def _listed(columns: str, tables: str, filters: str, when: str, key: str) -> str:

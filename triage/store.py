@@ -6,14 +6,18 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from ctypes import CDLL
+from math import sqrt
 from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, Self
 
 import duckdb
 
 from triage.faults import Fault
 from triage.schema import RAW, TABLES, TIME, VERSION, Table
-from triage.statements import LOOSE_ENDS, OLD_ROWS, ORPHANS, PARTS, QUERIES
+from triage.statements import IN_ORDER, LOOSE_ENDS, OLD_ROWS, ORPHANS, PARTS, QUERIES, SIGNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +26,8 @@ if TYPE_CHECKING:
     import polars as pl
 
 MEMORY = ":memory:"
+LEAST_MB, BARE_MB, SORT_MB, MB_PER_ROOT_MILLION = 64, 24, 48, 32
+"""Memory of the database while it writes. A sort that does not fit merges runs from disk: what it needs grows as the root of the rows."""
 PART_ROWS = 500_000
 
 VIEWS = (
@@ -120,10 +126,13 @@ class Store:
 
     def __init__(self, path: str = MEMORY, *, write: bool = True, any_version: bool = False) -> None:
         self.path = path
+        self._spill: str | None = None
         self._connection = _connect(path, write)
         try:
             self._connection.execute("SET TimeZone='UTC'")
             self._connection.execute("SET enable_progress_bar=false")  # it goes to standard output, into our JSON
+            if write:
+                self._bound()
             new = write and not self._is_there()
             if new:
                 self._create()
@@ -144,8 +153,35 @@ class Store:
             self._connection.close()
         except duckdb.Error as closing:
             error = error or closing
+        if self._spill is not None:
+            rmtree(self._spill, ignore_errors=True)
         if isinstance(error, duckdb.Error) and (line := _machine_fault(self.path, str(error))):
             raise StoreFault(line) from error
+
+    def _bound(self) -> None:
+        """Writing sorts and joins whole tables: past the limit on disk. Each thread would need as much."""
+        self._spill = mkdtemp(prefix="triage-")
+        self._allow(LEAST_MB)
+        self._connection.execute("SET threads=1")
+        self._connection.execute("SET temp_directory='{}'".format(self._spill.replace("'", "''")))
+
+    @contextmanager
+    def sorting(self, rows: int) -> Iterator[None]:
+        """More memory for sorts of so many rows."""
+        self._allow(SORT_MB + MB_PER_ROOT_MILLION * sqrt(max(1.0, rows / 1e6)))
+        yield
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Give back the memory of what was read and written; it lies on disk."""
+        self._allow(BARE_MB)
+        self._allow(LEAST_MB)
+        trim = getattr(CDLL(None), "malloc_trim", None)  # glibc keeps what was freed, some 30 MB after a million events
+        if trim is not None:
+            trim(0)
+
+    def _allow(self, megabytes: float) -> None:
+        self._connection.execute(f"SET memory_limit='{megabytes:.0f}MB'")
 
     def _is_there(self) -> bool:
         """Whether it has our tables, of whatever version; a database of something else is left as it is."""
@@ -216,16 +252,25 @@ class Store:
         self.clear(table)
         self._insert(TABLES[table], frame)
 
+    def replace_sorted(self, table: str, frames: Iterable[pl.DataFrame]) -> None:
+        """Write a stage's table anew in its order, which the database finds: it may be too long to be sorted in memory."""
+        self._connection.execute(f"CREATE OR REPLACE TEMP TABLE unsorted AS FROM {table} LIMIT 0")
+        self.clear(table)
+        for frame in frames:
+            self._insert(TABLES[table], frame, "unsorted")
+        self._connection.execute(f"INSERT INTO {table} FROM unsorted ORDER BY {IN_ORDER[table]}")
+        self._connection.execute("DROP TABLE unsorted")
+
     def clear(self, table: str) -> None:
         """Forget a stage's table."""
         self._connection.execute(f"DELETE FROM {table}")
 
-    def _insert(self, table: Table, frame: pl.DataFrame) -> None:
+    def _insert(self, table: Table, frame: pl.DataFrame, name: str = "") -> None:
+        """The frame is found by its variable's name: a registered one would be held until the transaction ends."""
         if frame.height:
-            self._connection.register("incoming", frame.to_arrow())
+            incoming = frame.to_arrow()  # noqa: F841
             columns = ", ".join(f'"{c}"' for c in table.names)
-            self._connection.execute(f"INSERT INTO {table.name} ({columns}) SELECT {columns} FROM incoming")
-            self._connection.unregister("incoming")
+            self._connection.execute(f"INSERT INTO {name or table.name} ({columns}) SELECT {columns} FROM incoming")
 
     def expire(self, before: datetime) -> dict[str, int]:
         """Forget sources that end before a time and rows that do; how many rows of each table went. Coverage begins then at that time."""
@@ -381,6 +426,13 @@ class Store:
         text = f"SELECT {listed} FROM {table} {PARTS[part]}"
         return pl.DataFrame(self._connection.sql(text, params=values or None)).cast(dtypes)  # type: ignore[arg-type]
 
+    def signs(self, since: datetime, now: datetime) -> pl.DataFrame:
+        """host, code, role, first, number: few bursts that stand for all who ask which hosts had which codes, how often, since when."""
+        import polars as pl
+
+        dtypes = {name: TABLES["bursts"].dtypes()[name] for name in ("host", "code", "role", "first")} | {"number": pl.Int64()}
+        return pl.DataFrame(self._connection.sql(SIGNS, params={"since": since, "now": now})).cast(dtypes)  # type: ignore[arg-type]
+
     def exclusions(self) -> pl.DataFrame | None:
         """job_id, host: hosts that a submission excluded; None where no record tells of any."""
         import polars as pl
@@ -404,12 +456,12 @@ class Store:
         """Rows of one of `statements.QUERIES` as dicts of Python values."""
         return self._rows(QUERIES[name], values)
 
-    def each(self, name: str, **values: object) -> Iterator[dict[str, Any]]:
-        """As `rows`, a few thousand at a time; nothing else may be asked before they are all taken."""
-        cursor = self._connection.execute(QUERIES[name], values or None)
-        names = [d[0] for d in cursor.description or ()]
-        while some := cursor.fetchmany(4096):
-            yield from (dict(zip(names, row, strict=True)) for row in some)
+    def parts(self, name: str, rows: int, **values: object) -> Iterator[pl.DataFrame]:
+        """As `rows`, in frames of about so many; nothing else may be asked before they are all taken."""
+        import polars as pl
+
+        for batch in self._connection.sql(QUERIES[name], params=values or None).to_arrow_reader(rows):
+            yield pl.DataFrame(batch)
 
     def _rows(self, text: str, values: Mapping[str, object] | None = None) -> list[dict[str, Any]]:
         cursor = self._connection.execute(text, dict(values)) if values else self._connection.execute(text)

@@ -81,6 +81,38 @@ def test_nothing_gives_an_empty_table(book: Rulebook) -> None:
     assert built(book, events()) == []
 
 
+def in_parts(book: Rulebook, frame: pl.DataFrame, size: int, most: int) -> list[dict[str, Any]]:
+    """Bursts of the events that come in parts of one size, in order of time."""
+    ordered = frame.sort(*bursts.ORDER, nulls_last=True)
+    made = bursts.stream(ordered.iter_slices(size), 5.0, lambda *event: Signed(book, *event), most)
+    return pl.concat(list(made)).sort(*bursts.BY_TIME, nulls_last=True).to_dicts()
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), size=st.integers(1, 5), most=st.integers(2, 4))
+def test_parts_of_any_size_and_folded_ones_give_the_same_bursts(book: Rulebook, data: st.DataObject, size: int, most: int) -> None:
+    event = st.fixed_dictionaries(
+        {"ts": st.none() | st.integers(0, 40), "host": st.sampled_from(["n1", "n2"]), "source_id": st.sampled_from(["a", "b", "c"])},
+        optional={
+            "duration_s": st.floats(0, 9),
+            "repeats": st.integers(1, 9),
+            "state": st.sampled_from(["x", "y"]),
+            "seq": st.integers(0, 3),
+        },
+    )
+    rows: list[dict[str, Any]] = []
+    for n, row in enumerate(data.draw(st.lists(event, min_size=1, max_size=14))):
+        drawn: dict[str, Any] = dict(row)
+        second = drawn.pop("ts")
+        times = (
+            {"ts": None, "ts_near": "10:00:20"}
+            if second is None
+            else {"ts": f"10:00:{second:02d}", "ts_last": f"10:00:{second + n % 3:02d}"}
+        )
+        rows.append({**GPU, **drawn, **times, "event_id": f"{drawn['source_id']}:{n}:1", "line_first": n})
+    assert in_parts(book, events(*rows), size, most) == built(book, events(*rows))
+
+
 SECONDS = st.lists(st.integers(0, 40), min_size=1, max_size=12)
 
 

@@ -19,7 +19,7 @@ RACK = Topology.of([{"host": f"n{n}", "rack": "A" if n < 4 else "B"} for n in ra
 
 
 def examined(book: Rulebook, past: History, number: int = -1) -> Finding:
-    made = incidents.build(past, book.threshold)
+    made = list(incidents.build(past, book.threshold))
     job = [i for i in made if i.attempt is not None]
     return findings.examine((job or made)[number], past, book.threshold)
 

@@ -18,7 +18,7 @@ GPU = "0000:3b:00"
 
 
 def built(book: Rulebook, attempts: list[Attempt], bursts: list[Burst], window_s: float | None = None, **values: Any) -> list[Incident]:
-    return incidents.build(history(attempts, bursts, **values), book.threshold, window_s)
+    return list(incidents.build(history(attempts, bursts, **values), book.threshold, window_s))
 
 
 def timeout(book: Rulebook, first: str, rank: int, seconds: float) -> Burst:

@@ -50,7 +50,7 @@ def test_a_small_story(book: Rulebook, tmp_path: Path) -> None:
     assert [(i["class"], i["hosts"][0], i["jobs"]) for i in wanted if i["kind"] == "job"] == [("T04", "n2", ["8842"])]
 
 
-def test_hosts_in_portions_give_the_same_bursts(book: Rulebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_in_portions_give_the_same_bursts(book: Rulebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = find([str(story(tmp_path / "logs"))])
     with Store() as store:
         ingest(store, found, Options(_families(book)))
@@ -60,12 +60,6 @@ def test_hosts_in_portions_give_the_same_bursts(book: Rulebook, tmp_path: Path, 
         pipeline.build_bursts(store, book)
         assert store.frame("bursts").equals(whole)
         assert whole["host"].n_unique() > 2
-
-
-def test_portions_keep_each_host_once_and_in_order() -> None:
-    rows = [{"host": host, "events": n} for host, n in ((None, 3), ("a", 4), ("b", 9), ("c", 1), ("d", 1))]
-    assert list(pipeline.portions(rows, 7)) == [[None, "a"], ["b"], ["c", "d"]]
-    assert list(pipeline.portions([], 7)) == []
 
 
 @pytest.mark.parametrize("folder", cases(), ids=lambda path: path.parent.name)
