@@ -160,7 +160,10 @@ class Store:
 
     def _bound(self) -> None:
         """Writing sorts and joins whole tables: past the limit on disk. Each thread would need as much."""
-        self._spill = mkdtemp(prefix="triage-")
+        try:
+            self._spill = mkdtemp(prefix="triage-")
+        except OSError:  # no folder for temporary files, as in a sealed container: then the memory that there is
+            return
         self._allow(LEAST_MB)
         self._connection.execute("SET threads=1")
         self._connection.execute("SET temp_directory='{}'".format(self._spill.replace("'", "''")))
@@ -181,6 +184,8 @@ class Store:
             trim(0)
 
     def _allow(self, megabytes: float) -> None:
+        if self._spill is None:
+            return
         self._connection.execute(f"SET memory_limit='{megabytes:.0f}MB'")
 
     def _is_there(self) -> bool:

@@ -163,3 +163,13 @@ def test_no_progress_bar_gets_into_the_output(tmp_path: Path, write: bool) -> No
         pass
     with Store(path, write=write) as store:
         assert store.user_query("SELECT current_setting('enable_progress_bar') AS bar") == [{"bar": False}]
+
+
+def test_without_a_folder_for_temporary_files_it_works_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def sealed(**_: object) -> str:
+        raise FileNotFoundError("No usable temporary directory found")
+
+    monkeypatch.setattr(store_module, "mkdtemp", sealed)
+    with Store() as opened, opened.sorting(10):
+        opened.set_meta("built", "x")
+        assert opened.meta("built") == "x"
