@@ -29,7 +29,7 @@ OUTCOMES = {
     "OUT_OF_MEMORY": "out_of_memory",
     "BOOT_FAIL": "node_fail",
     "RUNNING": "running",
-    "REQUEUED": "failed",
+    "REQUEUED": "requeued",
     "LAUNCH_FAILED": "failed",
 }
 TROUBLE = {"root", "cascade", "symptom"}

@@ -89,7 +89,7 @@ def _anchor(store: Store) -> None:
     for row in store.rows("boot_times"):
         boots[row["host"]].append(micros(row["ts"]) or 0)
     anchors = [_in_micros(r, "ts") for r in store.rows("anchors")]
-    found = identity.anchored(store.rows("unanchored"), anchors, boots)
+    found = identity.anchored(store.rows("unanchored"), anchors, boots, _now(store))
     starts = identity.boot_starts(found, store.rows("unanchored"), anchors)
     spans = [
         (r["source_id"], *(moment(starts[r["source_id"]] + round(r[end] * 1e6)) for end in ("boot_first", "boot_last")))

@@ -29,7 +29,7 @@ VIEWS = (
     SELECT DISTINCT host FROM (
         SELECT host FROM host_records UNION ALL SELECT host FROM state_records UNION ALL SELECT unnest(hosts) FROM job_records
         UNION ALL SELECT host FROM coverage WHERE family IN ('kernel', 'bmc') UNION ALL SELECT host FROM rank_records
-        UNION ALL SELECT host FROM sources
+        UNION ALL SELECT host FROM sources UNION ALL SELECT DISTINCT host FROM events WHERE code LIKE 'k8s.%'
     ) WHERE host IS NOT NULL AND host <> '' AND host <> 'localhost'""",
     """CREATE OR REPLACE VIEW source_views AS
     SELECT s.source_id, s.path, s.dialects, s.first_ts, s.last_ts, c.families, c.line_hosts, e.text_jobs, e.step_jobs FROM sources s
