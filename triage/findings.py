@@ -441,6 +441,8 @@ def _suspect(finding: Finding, history: History) -> None:
             b.host for b in incident.around if b.role == "operator" and b.host in incident.hosts and b.code == "slurm.node_down"
         ]
         finding.suspects = [_lost_suspect(h, finding, history) for h in dict.fromkeys(named) if h]
+    elif finding.root_role == "outcome" and finding.lead is not None and finding.lead.host and finding.class_id == "T04":
+        finding.suspects = [Suspect(finding.lead.host, None, None, "suspect", 0.3, finding.lead.message[:160], finding.lead.code, finding.lead)]
     elif finding.class_id in ("T14", "T12"):
         finding.suspects = _blamed_peers(finding, history)
     else:

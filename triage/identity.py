@@ -82,13 +82,18 @@ class SourceView:
 
 
 def owners(
-    sources: Sequence[SourceView], hosts: Iterable[str], jobs: Iterable[str], ran: Callable[[SourceView], str | None]
+    sources: Sequence[SourceView],
+    hosts: Iterable[str],
+    jobs: Iterable[str],
+    ran: Callable[[SourceView], str | None],
+    pods: Mapping[str, str] | None = None,
 ) -> dict[str, Owner]:
     """The owner of each source.
 
     hosts  names that records or lines tell
     jobs   ids that the scheduler's records know
     ran    the one job whose hosts and times fit a source, or None
+    pods   the node of each pod; `kubectl logs` writes no name into the lines, so that a file called like a pod is that pod's
     """
     known_hosts, known_jobs = set(hosts), set(jobs)
     found = {s.source_id: Owner() for s in sources}
@@ -96,6 +101,8 @@ def owners(
         if source.is_local:
             _own_host(found[source.source_id], source, known_hosts)
         if source.is_output:
+            if (stem := source.names.name.partition(".")[0]) in (pods or {}):
+                found[source.source_id].host, found[source.source_id].host_from = (pods or {})[stem], "name"
             _own_job(found[source.source_id], source, known_jobs, ran)
     _share_unknown(found, [s for s in sources if s.is_output])
     return found

@@ -115,6 +115,8 @@ def of_attempt(attempt: Attempt, history: History, threshold: Threshold, window_
         around = (b for h in incident.hosts for b in history.on_host(h, low, high))
         near = [b for b in around if b.job_id in (None, attempt.job_id) and b.burst_id not in known]
         incident.around = [b for b in near if not _is_stale_record(b, attempt)]
+    elif attempt.start is None and attempt.end is None:
+        incident.around = [b for h in incident.hosts for b in history.on_host(h, 1, 1 << 62) if b.job_id is None]
     incident.around += [b for h in incident.hosts for b in history.untimed_on(h) if b.job_id is None]
     return incident if _is_bad(incident, history) else None
 
