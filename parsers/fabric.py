@@ -40,7 +40,11 @@ _OPENSM = (
 _SERVICE = (
     # systemd[1]: nvidia-fabricmanager.service: Failed with result 'exit-code'.
     # systemd[1]: nvidia-fabricmanager.service: Main process exited, code=exited, status=1/FAILURE
-    shape("fabricmanager.down", r"nvidia-fabricmanager\.service: (?P<state>Failed with result '[\w-]{1,40}'|(?:Main|Control) process exited, code=(?:exited|dumped), status=[1-9]\d{0,2}/\w{1,20})"),
+    shape(
+        "fabricmanager.down",
+        r"nvidia-fabricmanager\.service: (?P<state>Failed with result '[\w-]{1,40}'"
+        r"|(?:Main|Control) process exited, code=(?:exited|dumped), status=[1-9]\d{0,2}/\w{1,20})",
+    ),
     # systemd[1]: Failed to start NVIDIA fabric manager service.
     # systemd[1]: Failed to start nvidia-fabricmanager.service - NVIDIA fabric manager service.
     shape("fabricmanager.down", r"(?P<state>Failed to start (?:nvidia-fabricmanager|NVIDIA fabric manager))"),

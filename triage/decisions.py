@@ -90,7 +90,7 @@ def features_of(finding: Finding, history: History, book: Rulebook, earlier: Str
     host, device = (suspect.host, suspect.device) if suspect else (None, None)
     window = book.threshold("strikes_window")
     struck, same_gpu = earlier.count(host, device, incident.start, window)
-    if root is not None and root.user_possible:
+    if finding.class_id in ("T08", "T09"):
         same_gpu = earlier.follows_gpu(finding, window)
     hosts = {b.host for b in finding.roots if b.host}
     values: dict[str, str | bool | int | float] = {

@@ -424,10 +424,7 @@ def _suspect(finding: Finding, history: History) -> None:
     if finding.root is not None:
         finding.suspects = _suspects_of_root(finding, history)
     elif finding.root_role == "precursor" and finding.lead is not None:
-        lead = finding.lead
-        finding.suspects = [
-            Suspect(lead.host, lead.device, None, "suspect", lead.weight / 100, lead.message[:160], lead.code, lead, lead.source_id)
-        ]
+        finding.suspects = [_led(finding.lead, finding.lead.weight / 100)]
     elif finding.class_id == "T13" and finding.hang and finding.hang.blames:
         finding.suspects = [_blamed(b, finding, history) for b in finding.hang.blames[:4]]
     elif finding.class_id == "T13" and finding.stacks:
@@ -442,13 +439,17 @@ def _suspect(finding: Finding, history: History) -> None:
         ]
         finding.suspects = [_lost_suspect(h, finding, history) for h in dict.fromkeys(named) if h]
     elif finding.root_role == "outcome" and finding.lead is not None and finding.lead.host and finding.class_id == "T04":
-        finding.suspects = [Suspect(finding.lead.host, None, None, "suspect", 0.3, finding.lead.message[:160], finding.lead.code, finding.lead)]
+        finding.suspects = [_led(finding.lead, 0.3)]
     elif finding.class_id in ("T14", "T12"):
         finding.suspects = _blamed_peers(finding, history)
     else:
         finding.suspects = _first_ranks(finding, history)
     if not finding.suspects and incident.attempt is not None:
         finding.suspects = _first_ranks(finding, history)
+
+
+def _led(lead: Burst, score: float) -> Suspect:
+    return Suspect(lead.host, lead.device, None, "suspect", score, lead.message[:160], lead.code, lead, lead.source_id)
 
 
 def _suspects_of_root(finding: Finding, history: History) -> list[Suspect]:
@@ -638,7 +639,7 @@ class Strikes:
         for host, found in devices.items():
             self._by_host[host].append((start, found))
         first = finding.suspects[0] if finding.suspects else None
-        if finding.root and finding.root.user_possible and first and first.host and first.device:
+        if finding.class_id in ("T08", "T09") and first and first.host and first.device:
             self._raised[first.host, first.device].append((start, *_whose(finding)))
 
     def count(self, host: str | None, device: str | None, before: int | None, window_s: float) -> tuple[int, int]:

@@ -88,7 +88,7 @@ OWNERSHIP = (
 
 # Undone first: which node a pod ran on may look otherwise once more was read. `pod NAME` keeps what the line said.
 PODS = (
-    """UPDATE events SET host = nullif(substr(host_from, 5), ''), host_from = nullif(CASE WHEN host_from = 'pod ' THEN '' ELSE 'line' END, '')
+    """UPDATE events SET host = nullif(substr(host_from, 5), ''), host_from = CASE WHEN host_from <> 'pod ' THEN 'line' END
         WHERE starts_with(host_from, 'pod ')""",
     """UPDATE events SET host_from = 'pod ' || events.host, host = p.node FROM pods p
         WHERE events.host = p.pod AND events.host_from = 'line' AND events.code <> 'k8s.pod_placed'""",
