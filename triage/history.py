@@ -184,6 +184,7 @@ class History:
     breakages: Breakages = field(default_factory=Breakages)
     _by_host: dict[str, list[Burst]] = field(default_factory=dict)
     _untimed: dict[str, list[Burst]] = field(default_factory=dict)
+    _hostless: list[Burst] = field(default_factory=list)
     _losses: dict[str, list[int]] = field(default_factory=dict)
     _host_keys: dict[str, list[int]] = field(default_factory=dict)
     _by_job: dict[tuple[str, int], list[Burst]] = field(default_factory=dict)
@@ -204,6 +205,7 @@ class History:
         self._untimed = {h: found for h, bursts in hosts.items() if (found := [b for b in bursts if b.first is None])}
         self._host_keys = {h: [b.first or 0 for b in bursts] for h, bursts in self._by_host.items()}
         self._by_job = dict(jobs)
+        self._hostless = [b for b in self.bursts if is_hostless(b)]
         runs: defaultdict[str, list[Attempt]] = defaultdict(list)
         for attempt in self.attempts:
             for host in attempt.hosts:
@@ -235,6 +237,11 @@ class History:
     def untimed_on(self, host: str) -> list[Burst]:
         """Bursts of a host without any time."""
         return self._untimed.get(host, [])
+
+    def hostless(self, low: int, high: int) -> list[Burst]:
+        """What a machine wrote in [low, high] into a file that does not tell which machine; without a time, where one attempt is all."""
+        alone = len(self.attempts) == 1
+        return [b for b in self._hostless if (alone if b.first is None else low <= b.first <= high)]
 
     def losses(self, host: str, until: int | None) -> int:
         """How many attempts lost this host by `until`."""
@@ -284,6 +291,11 @@ class History:
 
     def rank_host(self, attempt: Attempt, rank: int | None) -> Rank | None:
         return None if rank is None else self.ranks.get((attempt.job_id, attempt.attempt), {}).get(rank)
+
+
+def is_hostless(burst: Burst) -> bool:
+    """Of a machine, by its family, and of one that neither line nor file names."""
+    return burst.host is None and burst.job_id is None and burst.family not in ("scheduler", "training", "facility")
 
 
 def _fault(burst: Burst) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
 
-from triage.history import Burst, History, Step
+from triage.history import Burst, History, Step, is_hostless
 from triage.jobs import Attempt
 from triage.moments import MINUTE, SECOND
 
@@ -75,9 +75,16 @@ def build(history: History, threshold: Threshold, window_s: float | None = None)
     claimed = {b.burst_id for i in incidents for b in i.bursts if i.job_end != "completed" or not is_warning(b)}
     loose = [b for b in history.bursts if b.burst_id not in claimed and _is_open(b) and not healed(b, history)]
     hostless = [b for b in loose if b.host is None and b.job_id is None and b.code.startswith("k8s.")]
+    hostless += [b for b in loose if is_hostless(b) and not _told_with_host(b, history)]
     incidents += _of_hosts([b for b in loose if b.host is not None and (b.job_id is None or b.family == "scheduler")], history, threshold)
     incidents += [_of_bursts(group, history, threshold) for group in _split(hostless, int(threshold("incident_gap") * SECOND))]
     return sorted(incidents, key=lambda i: (i.start or 0, i.incident_id))
+
+
+def _told_with_host(burst: Burst, history: History) -> bool:
+    """Whether another log tells of the same within ten seconds and names the host: a plug-in's log beside the kernel's."""
+    alike = (b for b in history.bursts if b.code == burst.code and b.host is not None)
+    return any(burst.first is None or b.first is None or abs(b.first - burst.first) <= 10 * SECOND for b in alike)
 
 
 def healed(burst: Burst, history: History) -> bool:
@@ -115,6 +122,8 @@ def of_attempt(attempt: Attempt, history: History, threshold: Threshold, window_
         around = (b for h in incident.hosts for b in history.on_host(h, low, high))
         near = [b for b in around if b.job_id in (None, attempt.job_id) and b.burst_id not in known]
         incident.around = [b for b in near if not _is_stale_record(b, attempt)]
+        told = {b.class_id for b in [*own, *incident.around] if b.host is not None and b.role == "root"}
+        incident.around += [b for b in history.hostless(low, high) if b.class_id not in told]
     elif attempt.start is None and attempt.end is None:
         incident.around = [b for h in incident.hosts for b in history.on_host(h, 1, 1 << 62) if b.job_id is None]
     incident.around += [b for h in incident.hosts for b in history.untimed_on(h) if b.job_id is None]

@@ -40,6 +40,8 @@ VIEWS = (
             SELECT source_id, family, host FROM coverage
             UNION ALL SELECT source_id, 'training', host FROM rank_records
             UNION ALL SELECT DISTINCT source_id, 'training', NULL FROM events WHERE family = 'training'
+            UNION ALL SELECT DISTINCT source_id, 'training', NULL FROM events JOIN sources USING (source_id)
+                WHERE code IN ('storage.full', 'storage.refused') AND list_contains(dialects, 'exceptions')
             UNION ALL SELECT source_id, 'scheduler_log', NULL FROM job_records
             UNION ALL SELECT source_id, 'scheduler_log', NULL FROM state_records
         ) GROUP BY source_id) c USING (source_id)
@@ -59,8 +61,9 @@ VIEWS = (
                 WHEN bool_or(code = 'slurm.job_killed' AND lower(coalesce(state, '')) LIKE '%time%') THEN 'TIMEOUT'
                 WHEN bool_or(code = 'slurm.job_killed' AND lower(coalesce(state, '')) LIKE '%preempt%') THEN 'PREEMPTED'
                 WHEN bool_or(code IN ('torch.rank_exit', 'torch.exception', 'torch.cuda_ecc', 'torch.cuda_oom', 'torch.cuda_fault',
-                    'program.not_found', 'nccl.timeout',
-                    'nccl.remote_error', 'nccl.system_error', 'nccl.ib_error', 'torch.worker_killed', 'slurm.task_exit')) THEN 'FAILED'
+                    'storage.full', 'storage.refused', 'program.not_found', 'nccl.timeout',
+                    'nccl.remote_error', 'nccl.system_error', 'nccl.cuda_error', 'nccl.ib_error',
+                    'torch.worker_killed', 'slurm.task_exit')) THEN 'FAILED'
                 WHEN bool_or(code = 'slurm.job_killed') THEN 'CANCELLED' END AS ended
         FROM events GROUP BY source_id) e USING (source_id)
     WHERE s.job_id IS NOT NULL""",
