@@ -95,7 +95,7 @@ def _cuda(text: str) -> Reading | None:
 _DEVICE = re.compile(
     r"No CUDA GPUs are available|no CUDA-capable device|devices? ?(?:\(s\) is/)?are busy or unavailable"
     r"|CUDA driver initialization failed|CUDA unknown error|system not yet initialized"
-    r"|Found no NVIDIA driver|initialization error|GPU is lost"
+    r"|Found no NVIDIA driver|initialization error|GPU is lost|unsupported display driver|forward compatibility was attempted"
 )
 _MEMORY = re.compile(r"DefaultCPUAllocator|\[Errno 12\]|Cannot allocate memory|(?:^|[._])(?:Array)?MemoryError|node running low on memory")
 _LOADER = re.compile(r"DataLoader timed out after \d{1,9} seconds|Pin memory thread exited unexpectedly")
@@ -124,6 +124,22 @@ def _files(text: str) -> Reading | None:
     if found := _WRITE.search(text):
         return Reading("torch.exception", found[0], "io")
     return None
+
+
+# botocore.exceptions.ClientError: An error occurred (SlowDown) when calling the PutObject operation (reached max retries: 4): ...
+# requests.exceptions.HTTPError: 503 Server Error: Service Unavailable for url: https://models.internal/...
+_REFUSED = re.compile(
+    r"\((SlowDown|ServiceUnavailable|InternalError|RequestTimeout|RequestTimeTooSkewed|50[0234])\) when calling the \w{1,60} operation"
+    r"|reduce your request rate|\b(50[0234] Server Error|503 Service Unavailable|429 Too Many Requests)\b|ServerBusy|OperationTimedOut"
+)
+# botocore.exceptions.EndpointConnectionError: Could not connect to the endpoint URL: "https://s3.internal/ckpt"
+_UNREACHED = re.compile(r"Could not connect to the endpoint URL|Read timeout on endpoint URL|Connect timeout on endpoint URL")
+
+
+def _object_store(text: str) -> Reading | None:
+    """A store of objects that refused or did not answer; what the program may not read or names wrongly stays the program's."""
+    found = _REFUSED.search(text) or _UNREACHED.search(text)
+    return Reading("storage.refused", next(filter(None, found.groups()), found[0])) if found else None
 
 
 def _peers(text: str) -> Reading | None:
@@ -157,7 +173,7 @@ def _nccl(text: str) -> Reading:
 def classify(text: str) -> Reading | None:
     """What an error text says, most telling part first; None when it names no known fault."""
     text = text[:_CUT]
-    known = _scarce(text) or _cuda(text) or _files(text) or _peers(text)
+    known = _scarce(text) or _cuda(text) or _files(text) or _object_store(text) or _peers(text)
     if known is None and (found := _NAN.search(text)):
         return Reading("train.nan", found[0])
     return known

@@ -41,6 +41,18 @@ _OPENSM = (
     # log_trap_info: Received Generic Notice type:1 num:128 (Link state change) Producer:2 (Switch) from LID:12: names no host
     shape("", r"Received Generic Notice type:\d"),
 )
+_SERVICE = (
+    # systemd[1]: nvidia-fabricmanager.service: Failed with result 'exit-code'.
+    # systemd[1]: nvidia-fabricmanager.service: Main process exited, code=exited, status=1/FAILURE
+    shape(
+        "fabricmanager.down",
+        r"nvidia-fabricmanager\.service: (?P<state>Failed with result '[\w-]{1,40}'"
+        r"|(?:Main|Control) process exited, code=(?:exited|dumped), status=[1-9]\d{0,2}/\w{1,20})",
+    ),
+    # systemd[1]: Failed to start NVIDIA fabric manager service.
+    # systemd[1]: Failed to start nvidia-fabricmanager.service - NVIDIA fabric manager service.
+    shape("fabricmanager.down", r"(?P<state>Failed to start (?:nvidia-fabricmanager|NVIDIA fabric manager))"),
+)
 _RDMA = (
     # link mlx5_1/1 state DOWN physical_state POLLING netdev ibp94s0   1/1: mlx5_1/1: state DOWN physical_state POLLING
     shape(
@@ -69,7 +81,7 @@ def _fabric_manager(line: Line) -> Event | None:
 def parse(window: Window) -> Iterable[Record]:
     """Errors of the fabric manager; ports that the subnet manager lost or found, with the host that its node description names."""
     made = _fabric_manager(window.line)
-    return (made,) if made else shapes.read((*_OPENSM, *_RDMA), window)
+    return (made,) if made else shapes.read((*_OPENSM, *_SERVICE, *_RDMA), window)
 
 
 class IbStat:
@@ -170,6 +182,9 @@ DIALECTS: tuple[Dialect, ...] = (
             "Discovered new port with GUID",
             "Received Generic Notice",
             "physical_state",
+            "nvidia-fabricmanager.service: ",
+            "Failed to start NVIDIA fabric",
+            "Failed to start nvidia-fabric",
         ),
         parse=parse,
     ),

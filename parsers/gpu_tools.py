@@ -25,6 +25,8 @@ _SHAPES = (
     # NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.
     shape("gpu.init_failed", r"NVIDIA-SMI has failed because it (?P<state>couldn't communicate with the NVIDIA driver)"),
     # Failed to initialize NVML: Driver/library version mismatch
+    shape("gpu.driver_mismatch", r"Failed to initialize NVML: (?P<state>Driver/library version mismatch)"),
+    # Failed to initialize NVML: Unknown Error
     shape("gpu.init_failed", r"Failed to initialize NVML: (?P<state>[^.]{1,80})"),
     # slurmd: error: Failed to get device handle for GPU 3: GPU is lost   error creating nvml.Device 5: nvml: GPU is lost
     shape(

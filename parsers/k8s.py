@@ -14,7 +14,7 @@ from parsers.columns import Kinds, Rows, read_header
 from parsers.contract import Dialect, Event, HostRecord, HostStateRecord, Line, LineDialect, Record, SectionDialect, Window
 
 _TEXT = 400
-NOT_READY, FAILED, WAITS = "k8s.node_not_ready", "k8s.pod_failed", "k8s.unschedulable"
+NOT_READY, FAILED, WAITS, PLACED = "k8s.node_not_ready", "k8s.pod_failed", "k8s.unschedulable", "k8s.pod_placed"
 _REASONS = {
     NOT_READY: (
         "NodeNotReady NodeHasDiskPressure NodeHasInsufficientMemory NodeHasMemoryPressure NodeHasInsufficientPID NodeHasPIDPressure "
@@ -57,6 +57,8 @@ _OBJECT = re.compile(
 # Node kgpu-3 status is now: NodeNotReady | Node kgpu-3 has been rebooted, boot id: 4f1c...
 _NODE = re.compile(r"\bNode (\S{1,253}) (?:status is now|has been rebooted|event: )")
 _ON_NODE = re.compile(r"(?:\bon node \"?|^kubelet, |kubelet, )([a-z0-9][\w.-]{0,252})")
+# Successfully assigned ml/ft-worker-1 to kgpu-3
+_ASSIGNED = re.compile(r"Successfully assigned (?:[\w.-]{1,253}/)?([a-z0-9][\w.-]{0,252}) to ([a-z0-9][\w.-]{0,252})")
 _HAS_STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S{0,8}")
 
 
@@ -67,12 +69,24 @@ def coded(kind: str, reason: str, message: str) -> str | None:
     return CODES.get(reason) or (WAITS if "due to no healthy devices" in message else None)
 
 
+def placed(pod: str, node: str, text: str, number: int, ts: int | None = None) -> Event:
+    """Where a pod runs: inside it, the pod's name is the host's name."""
+    return Event(PLACED, text.strip()[:_TEXT], number, ts=ts, host=node, peer=pod)
+
+
+def assigned(reason: str, message: str, number: int, ts: int | None = None) -> Event | None:
+    """The placement that a `Scheduled` event tells."""
+    found = _ASSIGNED.search(message) if reason == "Scheduled" else None
+    return placed(found[1], found[2], f"{reason}: {message}", number, ts) if found else None
+
+
 def judged(code: str, reason: str, message: str, kind: str | None, name: str | None, number: int) -> Event:
     """One Kubernetes event about object `kind`/`name`."""
     node = _NODE.search(message) or _ON_NODE.search(message)
     about = name if kind == "node" else None
     event = Event(code, f"{reason}: {message}"[:_TEXT], number, host=about or (node[1].rstrip('.,;:"') if node else ""), state=reason)
     event.attrs = {"object": f"{kind}/{name}"} if kind and name else {}
+    event.peer = name if kind == "pod" else None
     if reason == "Rebooted":
         event.severity = "unexpected"
     return event
@@ -84,13 +98,16 @@ def _event_row(window: Window) -> Iterable[Record]:
     if not found:
         return ()
     kind, reason, rest = found.groups()
+    stamp = _HAS_STAMP.match(raw.lstrip())
+    read = clocks.from_text(stamp[0]) if stamp else None
+    if at := assigned(reason, rest, window.line.number, read[0] if read else None):
+        return (at,)
     code = coded(kind, reason, rest)
     if code is None:
         return ()
     about = _OBJECT.search(rest)
     event = judged(code, reason, rest, about[1].lower() if about else None, about[2] if about else None, window.line.number)
-    stamp = _HAS_STAMP.match(raw.lstrip())
-    if stamp and (read := clocks.from_text(stamp[0])):
+    if read:
         event.ts = read[0]
     return (event,)
 
@@ -221,8 +238,15 @@ def _exited(window: Window) -> Iterable[Record]:
     event = Event(FAILED, f"pod {pod} {why} exit {found[1]}", line.number, ts=stamp[0] if stamp else None, host=node, state=why)
     event.exit_code = int(found[1])
     event.signal = event.exit_code - 128 if 128 < event.exit_code < 160 else None
-    event.attrs = {"object": f"pod/{pod}"}
+    event.attrs, event.peer = {"object": f"pod/{pod}"}, pod or None
     return (event,)
+
+
+def _placement(window: Window) -> Iterable[Record]:
+    """`Node:` of a described pod."""
+    found = _PLACED.match(window.line.raw)
+    name = next((seen[1] for above in window.before(8) if (seen := _NAME.match(above.raw))), None)
+    return (placed(name, found[1], window.line.raw, window.line.number),) if found and name else ()
 
 
 def _pod_reason(window: Window) -> Iterable[Record]:
@@ -233,7 +257,7 @@ def _pod_reason(window: Window) -> Iterable[Record]:
         return ()
     pod, node = _pod_above(window)
     event = Event(code, f"pod {pod} {found[1]}", line.number, host=node, state=found[1])
-    event.attrs = {"object": f"pod/{pod}"}
+    event.attrs, event.peer = {"object": f"pod/{pod}"}, pod or None
     return (event,)
 
 
@@ -245,6 +269,7 @@ _READERS: tuple[tuple[Callable[[Window], Iterable[Record]], tuple[str, ...]], ..
     (_rejected, ("Allocate failed due to",)),
     (_exited, ("Exit Code:",)),
     (_pod_reason, ("Reason:",)),
+    (_placement, ("Node:",)),
     (_condition, ("True", "False", "Unknown")),
 )
 
@@ -276,12 +301,14 @@ def _pod(cells: dict[str, str], line: Line) -> Iterable[Record] | None:
     status, node = cells.get("status", ""), cells.get("node", "")
     if not _POD_KINDS["ready"].fullmatch(cells.get("ready", "")):
         return None
+    name, known = cells.get("name", ""), node not in ("", "<none>")
+    where = (placed(name, node, line.raw, line.number),) if known and name else ()
     if status in _POD_FINE or (status.startswith("Init:") and status[5:6].isdigit()):
-        return ()
+        return where
     code = WAITS if status in _POD_WAITS or status.startswith("OutOf") else FAILED
-    event = Event(code, f"pod {cells.get('name')} {status}", line.number, host="" if node in ("", "<none>") else node, state=status)
-    event.attrs = {"object": f"pod/{cells.get('name')}"}
-    return (event,)
+    event = Event(code, f"pod {name} {status}", line.number, host=node if known else "", peer=name or None, state=status)
+    event.attrs = {"object": f"pod/{name}"}
+    return (*where, event)
 
 
 _NODE_NAMES = frozenset("name status roles age version internal_ip".split())
@@ -370,6 +397,8 @@ DIALECTS: tuple[Dialect, ...] = (
             "True   ",
             "Exit Code:",
             "Reason:   ",
+            "Node:    ",
+            "Successfully assigned ",
         ),
     ),
 )

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from parsers import clocks
 from parsers.contract import Document, DocumentDialect, Event, HostRecord, JobRecord, Record, Reject
 from parsers.json_fields import Fields, fields, load, rows, settled, text
-from parsers.k8s import FAILED, WAITS, coded, judged, labelled, node_state
+from parsers.k8s import FAILED, WAITS, assigned, coded, judged, labelled, node_state, placed
 
 Numbered = tuple[int, Fields]
 _KINDS = frozenset("Event Node Pod List EventList NodeList PodList PyTorchJob MPIJob Job Workload".split())
@@ -115,13 +115,16 @@ def _event(one: Fields, number: int) -> Iterator[Record]:
     about = fields(one.get("involvedObject")) or fields(one.get("regarding"))
     kind, name = str(about.get("kind") or "").lower(), text(about.get("name"))
     reason, message = str(one.get("reason") or ""), str(one.get("message") or one.get("note") or "")
+    series = fields(one.get("series"))
+    times = (one.get("lastTimestamp"), series.get("lastObservedTime"), one.get("eventTime"), one.get("firstTimestamp"))
+    when = next((ts for value in times if (ts := _time(value)) is not None), None)
+    if at := assigned(reason, message, number, when):
+        yield at
     code = coded(str(one.get("type") or ""), reason, message)
     if code is None:
         return
     event = judged(code, reason, message.replace("\n", " "), kind or None, name, number)
-    series = fields(one.get("series"))
-    times = (one.get("lastTimestamp"), series.get("lastObservedTime"), one.get("eventTime"), one.get("firstTimestamp"))
-    event.ts = next((ts for value in times if (ts := _time(value)) is not None), None)
+    event.ts = when
     source = text(fields(one.get("source")).get("host"))
     if not event.host and source and kind == "pod":
         event.host = source
@@ -175,6 +178,8 @@ def _pod(one: Fields, number: int) -> Iterator[Record]:
     meta, status, spec = fields(one.get("metadata")), fields(one.get("status")), fields(one.get("spec"))
     name, host = text(meta.get("name")) or "", text(spec.get("nodeName")) or ""
     phase, reason = str(status.get("phase") or ""), text(status.get("reason"))
+    if name and host:
+        yield placed(name, host, f"pod {name} on {host}", number)
     for row in [*rows(status.get("containerStatuses")), *rows(status.get("initContainerStatuses"))]:
         ended = fields(fields(row.get("state")).get("terminated")) or fields(fields(row.get("lastState")).get("terminated"))
         waiting = text(fields(fields(row.get("state")).get("waiting")).get("reason"))

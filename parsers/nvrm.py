@@ -75,6 +75,9 @@ _SHAPES = (
     # NVRM: Rate limiting GSP RPC error prints for GPU at PCI:0000:4e:00 (printing 1 of every 30).  The GPU likely needs to be reset.
     shape("gpu.reset_required", rf"NVRM: .{{0,120}}GPU (?:at )?{_AT}.{{0,80}}GPU likely needs to be reset"),
     shape("gpu.reset_required", r"NVRM: .{0,200}GPU likely needs to be reset"),
+    # NVRM: API mismatch: the client has the version 550.127.05, but
+    # NVRM: API mismatch: the client 'python3' (pid 41002)
+    shape("gpu.driver_mismatch", r"NVRM: (?P<state>API mismatch): the client\b(?: '[^']{1,60}' \(pid (?P<pid>\d{1,10})\))?"),
     # NVRM: GPU 0000:3b:00.0: GPU is lost
     shape("gpu.off_bus", rf"NVRM: GPU (?:at )?{_AT}:? (?:GPU )?is lost\b"),
 )
@@ -163,6 +166,7 @@ DIALECT = LineDialect(
         "devices were initialized",
         "NVRM: BAR",
         "likely needs to be reset",
+        "NVRM: API mismatch",
         " is lost",
     ),
     parse=parse,

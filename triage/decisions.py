@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from triage.rulebook import Rulebook, Tried
 
 LEVELS = ("confirmed", "probable", "possible", "insufficient")
-FAILED = {"failed", "node_fail", "out_of_memory", "cancelled", "time_limit"}
+FAILED = {"failed", "node_fail", "out_of_memory", "cancelled", "time_limit", "requeued"}
 NO_DEVICE_LAYERS = {"user", "host", "storage", "network", "facility", "scheduler", "system_software", "unknown"}
 
 
@@ -90,6 +90,8 @@ def features_of(finding: Finding, history: History, book: Rulebook, earlier: Str
     host, device = (suspect.host, suspect.device) if suspect else (None, None)
     window = book.threshold("strikes_window")
     struck, same_gpu = earlier.count(host, device, incident.start, window)
+    if finding.class_id in ("T08", "T09"):
+        same_gpu = earlier.follows_gpu(finding, window)
     hosts = {b.host for b in finding.roots if b.host}
     values: dict[str, str | bool | int | float] = {
         "class": finding.class_id,
@@ -175,6 +177,7 @@ def links_of(finding: Finding, history: History, book: Rulebook) -> dict[str, bo
     inferred = len(set(finding.inferred))
     inferred += when == "after" or (when == "before" and not _soon(finding))
     inferred += incident.attempt is None
+    inferred += root.first is None and root.job_id is None
     device_known = not needs_device or bool(suspect and suspect.device) or bool(root.device)
     inferred += needs_device and not device_known
     inferred += needs_host and not (root.host or (suspect and suspect.host))
@@ -271,7 +274,11 @@ def _policy_words(finding: Finding) -> str:
         by = f" for job {attempt.preemptor}" if attempt and attempt.preemptor else ""
         again = " and requeued" if attempt and attempt.requeued else ""
         return f"preempted{by}{again}: policy, not a failure"
-    words = {"cancelled": "cancelled on request, not a failure", "time_limit": "reached its time limit, not a failure"}
+    words = {
+        "cancelled": "cancelled on request, not a failure",
+        "time_limit": "reached its time limit, not a failure",
+        "requeued": "put back into the queue on request, not a failure",
+    }
     return words.get(finding.incident.job_end, "an operator took the host out" if attempt is None else "ended by policy")
 
 

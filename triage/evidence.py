@@ -27,7 +27,7 @@ def rows_of(decision: Decision, history: History) -> list[dict[str, Any]]:
 
 def _when(row: dict[str, Any]) -> str:
     """Its stamp or a neighbour's; what has neither comes last."""
-    return str(row["ts"] or row["about"] or "9999")
+    return str(row["ts"] or row["about"] or "9999").removesuffix("Z")  # so that 10:00:03 sorts before 10:00:03.2
 
 
 def _most_telling(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

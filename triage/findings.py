@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from triage import callstack, collectives, paces
 from triage.collectives import Hang
 from triage.history import Burst, History, Rank
-from triage.incidents import Incident, Threshold, healed, is_warning
+from triage.incidents import TROUBLE, Incident, Threshold, healed, is_warning
 from triage.moments import DAY, MINUTE, SECOND, span
 
 NEAR_WEIGHT = 12
@@ -156,7 +156,19 @@ def _operator_ended(incident: Incident) -> bool:
     if incident.end is None or incident.job_end not in ("node_fail", "failed"):
         return False
     acts = [b for b in incident.around if b.role == "operator" and b.code in ("slurm.node_down", "slurm.node_fail") and b.first is not None]
-    return any(abs((b.first or 0) - incident.end) <= 5 * SECOND for b in acts)
+    return any(abs((b.first or 0) - incident.end) <= 5 * SECOND for b in acts) or _shut_down_under(incident)
+
+
+def _shut_down_under(incident: Incident) -> bool:
+    """An orderly shutdown or restart of one of the job's hosts that came before any trouble of the job, and before its end.
+
+    Slurm notices a lost host after up to five minutes, the peers of its ranks at once.
+    """
+    if incident.hang or incident.stalled or incident.end is None:
+        return False
+    latest = incident.end if incident.first_symptom is None else min(incident.end, incident.first_symptom + 30 * SECOND)
+    acts = [b.first for b in incident.around if b.code == "host.shutdown" and b.timed and b.first is not None]
+    return any(incident.end - 10 * MINUTE <= act <= latest for act in acts)
 
 
 def timing(burst: Burst, incident: Incident, threshold: Threshold) -> str:
@@ -305,6 +317,8 @@ def _classify_by_symptom(finding: Finding) -> None:
         finding.class_id, finding.root_role, finding.layer = "T23", "outcome", "scheduler"
     elif outcome == "node_fail" or finding.lost:
         finding.class_id, finding.root_role = "T24", "outcome"
+    elif _put_back(incident):
+        finding.class_id, finding.root_role, finding.layer = "T23", "outcome", "scheduler"
     elif _died_alone(incident) and not set(seen) - {"T14"}:
         _classify_failed(finding)
     elif named := next((c for c in SYMPTOM_CLASSES if seen[c]), None):
@@ -314,10 +328,16 @@ def _classify_by_symptom(finding: Finding) -> None:
         finding.class_id, finding.root_role, finding.layer = "T18", "outcome", "user"
     elif finding.slow != "none":
         finding.class_id, finding.root_role = "T22", "symptom"
-    elif outcome == "failed":
+    elif outcome in ("failed", "requeued"):
         _classify_failed(finding)
     else:
         _classify_loose(finding)
+
+
+def _put_back(incident: Incident) -> bool:
+    """A job that went back to the queue while nothing of it or of its hosts was in trouble: somebody asked for it."""
+    ill = any(b.role in TROUBLE for b in incident.own) or any(b.role in ("symptom", "outcome") for b in incident.around)
+    return incident.job_end == "requeued" and not ill
 
 
 def _layer_of(bursts: Sequence[Burst], class_id: str) -> str:
@@ -377,7 +397,10 @@ def _manifestation(finding: Finding) -> str:
         killed = finding.root is not None and finding.root.fatal and finding.root.host in incident.hosts
         return "fail_slow" if finding.slow != "none" else "fail_hang" if killed else "none"
     if incident.attempt is None:
-        return finding.root.manifestation or "fail_stop" if finding.root else "none"
+        loud = finding.root or finding.lead
+        return loud.manifestation or ("fail_stop" if finding.root else "none") if loud else "none"
+    if incident.job_end == "none" and finding.slow != "none" and not any(b.role in TROUBLE or b.role == "outcome" for b in incident.own):
+        return "fail_slow"
     if incident.job_end in ("completed", "preempted", "running") and finding.root is None:
         return "none"
     return "fail_on_start" if on_start(incident) else "fail_stop"
@@ -402,10 +425,7 @@ def _suspect(finding: Finding, history: History) -> None:
     if finding.root is not None:
         finding.suspects = _suspects_of_root(finding, history)
     elif finding.root_role == "precursor" and finding.lead is not None:
-        lead = finding.lead
-        finding.suspects = [
-            Suspect(lead.host, lead.device, None, "suspect", lead.weight / 100, lead.message[:160], lead.code, lead, lead.source_id)
-        ]
+        finding.suspects = [_led(finding.lead, finding.lead.weight / 100)]
     elif finding.class_id == "T13" and finding.hang and finding.hang.blames:
         finding.suspects = [_blamed(b, finding, history) for b in finding.hang.blames[:4]]
     elif finding.class_id == "T13" and finding.stacks:
@@ -419,12 +439,18 @@ def _suspect(finding: Finding, history: History) -> None:
             b.host for b in incident.around if b.role == "operator" and b.host in incident.hosts and b.code == "slurm.node_down"
         ]
         finding.suspects = [_lost_suspect(h, finding, history) for h in dict.fromkeys(named) if h]
+    elif finding.root_role == "outcome" and finding.lead is not None and finding.lead.host and finding.class_id == "T04":
+        finding.suspects = [_led(finding.lead, 0.3)]
     elif finding.class_id in ("T14", "T12"):
         finding.suspects = _blamed_peers(finding, history)
     else:
         finding.suspects = _first_ranks(finding, history)
     if not finding.suspects and incident.attempt is not None:
         finding.suspects = _first_ranks(finding, history)
+
+
+def _led(lead: Burst, score: float) -> Suspect:
+    return Suspect(lead.host, lead.device, None, "suspect", score, lead.message[:160], lead.code, lead, lead.source_id)
 
 
 def _suspects_of_root(finding: Finding, history: History) -> list[Suspect]:
@@ -515,7 +541,8 @@ def _lost_suspect(host: str, finding: Finding, history: History) -> Suspect:
     again = f"; lost {times} times under jobs so far" if times > 1 else ""
     if finding.operator:
         reason = next((b.state for b in finding.incident.around if b.host == host and b.role == "operator" and b.state), "")
-        why = f"an operator set it down{': ' + reason if reason else ''}{again}"
+        shut = any(b.host == host and b.code == "host.shutdown" for b in finding.incident.around)
+        why = f"{'it was shut down or restarted in order' if shut else 'an operator set it down'}{': ' + reason if reason else ''}{again}"
     else:
         why = f"the scheduler lost it{' under job ' + attempt.job_id if attempt else ''}{again}"
     return Suspect(host, None, None, "suspect", 0.5, why, burst.code if burst else None, burst, burst.source_id if burst else None)
@@ -571,7 +598,7 @@ def _find_victims(finding: Finding, history: History) -> None:
     if (
         attempt is None
         or finding.class_id in ("none", "T22")
-        or (incident.job_end in ("cancelled", "completed", "time_limit") and finding.class_id == "T23")
+        or (incident.job_end in ("cancelled", "completed", "time_limit", "requeued") and finding.class_id == "T23")
     ):
         return
     guilty = (
@@ -597,6 +624,7 @@ class Strikes:
 
     def __init__(self, findings: Iterable[Finding] = ()) -> None:
         self._by_host: defaultdict[str, list[tuple[int, tuple[str, ...]]]] = defaultdict(list)
+        self._raised: defaultdict[tuple[str, str], list[tuple[int, str | None, str | None]]] = defaultdict(list)
         for finding in findings:
             self.add(finding)
 
@@ -611,6 +639,9 @@ class Strikes:
                 devices[suspect.host] |= {suspect.device} if suspect.device else set()
         for host, found in devices.items():
             insort(self._by_host[host], (start, tuple(sorted(found))))
+        first = finding.suspects[0] if finding.suspects else None
+        if finding.class_id in ("T08", "T09") and first and first.host and first.device:
+            self._raised[first.host, first.device].append((start, *_whose(finding)))
 
     def count(self, host: str | None, device: str | None, before: int | None, window_s: float) -> tuple[int, int]:
         """(incidents of the host, incidents of the same GPU) within the window before `before`."""
@@ -619,6 +650,28 @@ class Strikes:
         struck = self._by_host.get(host, [])
         mine = struck[bisect_left(struck, (before - int(window_s * SECOND),)) : bisect_left(struck, (before,))]
         return len(mine), sum(device in devices for _, devices in mine)
+
+    def follows_gpu(self, finding: Finding, window_s: float) -> int:
+        """Earlier faults of the same GPU that a program can raise, each under another user: what follows the GPU is not the program.
+
+        Where a user is not known, another job does; a job that met its own fault again on the same hosts tells nothing.
+        """
+        first, before = finding.suspects[0] if finding.suspects else None, finding.incident.start
+        if first is None or first.host is None or first.device is None or before is None:
+            return 0
+        user, job = _whose(finding)
+        low, seen, count = before - int(window_s * SECOND), {(user, job)}, 0
+        for start, other, its_job in self._raised.get((first.host, first.device), ()):
+            new = all((other != u) if other and u else (its_job is None or its_job != j) for u, j in seen)
+            if low <= start < before and new:
+                seen.add((other, its_job))
+                count += 1
+        return count
+
+
+def _whose(finding: Finding) -> tuple[str | None, str | None]:
+    attempt = finding.incident.attempt
+    return (attempt.user, attempt.job_id) if attempt else (None, None)
 
 
 def span_note(finding: Finding) -> str:

@@ -301,8 +301,8 @@ class History:
         """Bursts that the job's own records and output hold."""
         return self.at(self._by_job.get((attempt.job_id, attempt.attempt), ()))
 
-    def on_host(self, host: str, low: int, high: int) -> list[Burst]:
-        """Bursts of a host that begin in [low, high]."""
+    def on_host(self, host: str | None, low: int, high: int) -> list[Burst]:
+        """Bursts of a host, or of none, that begin in [low, high]."""
         track = self._tracks.get(host)
         return self.at(track.between(low, high)) if track else []
 
@@ -317,10 +317,17 @@ class History:
             if track.untimed:
                 yield host, self.at(place for _, place in track.untimed)
 
-    def untimed_on(self, host: str) -> list[Burst]:
-        """Bursts of a host without any time."""
+    def untimed_on(self, host: str | None) -> list[Burst]:
+        """Bursts of a host, or of none, without any time."""
         track = self._tracks.get(host)
         return self.at(sorted(place for _, place in track.untimed)) if track else []
+
+    def hostless(self, low: int, high: int) -> list[Burst]:
+        """What a machine wrote in [low, high] into a file that does not tell which machine; without a time, where one attempt is all."""
+        found = [b for b in self.on_host(None, low, high) if b.first is not None]
+        if len(self.attempts) == 1:
+            found += self.untimed_on(None)
+        return sorted(filter(is_hostless, found), key=lambda b: b.place)
 
     def losses(self, host: str, until: int | None) -> int:
         """How many attempts lost this host by `until`."""
@@ -370,6 +377,11 @@ class History:
 
     def rank_host(self, attempt: Attempt, rank: int | None) -> Rank | None:
         return None if rank is None else self.ranks.get((attempt.job_id, attempt.attempt), {}).get(rank)
+
+
+def is_hostless(burst: Burst) -> bool:
+    """Of a machine, by its family, and of one that neither line nor file names."""
+    return burst.host is None and burst.job_id is None and burst.family not in ("scheduler", "training", "facility")
 
 
 def is_fault(burst: Burst) -> bool:

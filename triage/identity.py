@@ -82,13 +82,18 @@ class SourceView:
 
 
 def owners(
-    sources: Sequence[SourceView], hosts: Iterable[str], jobs: Iterable[str], ran: Callable[[SourceView], str | None]
+    sources: Sequence[SourceView],
+    hosts: Iterable[str],
+    jobs: Iterable[str],
+    ran: Callable[[SourceView], str | None],
+    pods: Mapping[str, str] | None = None,
 ) -> dict[str, Owner]:
     """The owner of each source.
 
     hosts  names that records or lines tell
     jobs   ids that the scheduler's records know
     ran    the one job whose hosts and times fit a source, or None
+    pods   the node of each pod; `kubectl logs` writes no name into the lines, so that a file called like a pod is that pod's
     """
     known_hosts, known_jobs = set(hosts), set(jobs)
     found = {s.source_id: Owner() for s in sources}
@@ -96,6 +101,8 @@ def owners(
         if source.is_local:
             _own_host(found[source.source_id], source, known_hosts)
         if source.is_output:
+            if (stem := source.names.name.partition(".")[0]) in (pods or {}):
+                found[source.source_id].host, found[source.source_id].host_from = (pods or {})[stem], "name"
             _own_job(found[source.source_id], source, known_jobs, ran)
     _share_unknown(found, [s for s in sources if s.is_output])
     return found
@@ -200,15 +207,21 @@ def _moved(when: datetime, years: int) -> datetime | None:
 
 TWIN_S = 0.5
 SAME_BOOT = 3 * 1_000_000
+LATER = 3600 * 1_000_000
+"""A log may have been collected somewhat after the last stamp of the others."""
 
 
 def anchored(
-    waiting: Iterable[Mapping[str, Any]], anchors: Iterable[Mapping[str, Any]], boots: Mapping[str, Sequence[int]]
+    waiting: Sequence[Mapping[str, Any]],
+    anchors: Iterable[Mapping[str, Any]],
+    boots: Mapping[str, Sequence[int]],
+    now: int | None = None,
 ) -> list[tuple[str, int, str]]:
     """(event id, time, how) for events that carry only seconds since boot.
 
     anchors  events with both clocks; the same file's clock line comes first, then the same line read elsewhere, then the only boot known
     boots    host -> boot times that the scheduler tells; times are microseconds UTC
+    now      the last stamp of the data: a log that would reach beyond it is of another boot (a crash dump is of the one before)
     """
     by_source: dict[str, list[tuple[int, int]]] = {}
     by_host: dict[str, list[Mapping[str, Any]]] = {}
@@ -218,9 +231,13 @@ def anchored(
         if row["host"]:
             by_host.setdefault(row["host"], []).append({**row, "offset": offset})
     found = []
+    uptime: dict[str, float] = {}
+    for row in waiting:
+        uptime[row["source_id"]] = max(uptime.get(row["source_id"], 0.0), row["boot_s"])
     for row in waiting:
         offset_how = _offset(row, by_source, by_host, boots)
-        if offset_how is not None:
+        beyond = offset_how is not None and now is not None and offset_how[0] + round(uptime[row["source_id"]] * 1e6) > now + LATER
+        if offset_how is not None and not (beyond and offset_how[1] == "boot_time"):
             found.append((row["event_id"], offset_how[0] + round(row["boot_s"] * 1e6), offset_how[1]))
     return found
 

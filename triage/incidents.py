@@ -6,6 +6,8 @@ An attempt that did not complete is an incident; faults that no attempt explains
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,7 +16,7 @@ from operator import itemgetter
 from statistics import median
 
 from triage.grouping import Gathering, Group, Run
-from triage.history import Burst, History, Step
+from triage.history import Burst, History, Step, is_hostless
 from triage.jobs import Attempt
 from triage.moments import MINUTE, SECOND
 
@@ -32,7 +34,7 @@ OUTCOMES = {
     "OUT_OF_MEMORY": "out_of_memory",
     "BOOT_FAIL": "node_fail",
     "RUNNING": "running",
-    "REQUEUED": "failed",
+    "REQUEUED": "requeued",
     "LAUNCH_FAILED": "failed",
 }
 TROUBLE = {"root", "cascade", "symptom"}
@@ -154,6 +156,10 @@ def of_attempt(attempt: Attempt, history: History, threshold: Threshold, window_
         around = (b for h in incident.hosts for b in history.on_host(h, low, high))
         near = [b for b in around if b.job_id in (None, attempt.job_id) and b.burst_id not in known]
         incident.around = [b for b in near if not _is_stale_record(b, attempt)]
+        told = {b.class_id for b in [*own, *incident.around] if b.host is not None and b.role == "root"}
+        incident.around += [b for b in history.hostless(low, high) if b.class_id not in told]
+    elif attempt.start is None and attempt.end is None:
+        incident.around = [b for h in incident.hosts for b in history.on_host(h, 1, 1 << 62) if b.job_id is None]
     incident.around += [b for h in incident.hosts for b in history.untimed_on(h) if b.job_id is None]
     return incident if _is_bad(incident, history) else None
 
@@ -233,8 +239,10 @@ def _of_hosts(history: History, threshold: Threshold, claimed: bytearray) -> Ite
     Those of a host end with a quiet gap; those of many hosts at once with one class, or of a few with one rack or leaf, are one.
     """
 
+    told = _told_with_host(history)
+
     def loose(bursts: Iterable[Burst]) -> Iterator[Burst]:
-        return (b for b in bursts if not claimed[b.place] and _stands_alone(b) and not healed(b, history))
+        return (b for b in bursts if not claimed[b.place] and _stands_alone(b, told) and not healed(b, history))
 
     late = {host: rows for host, untimed in history.untimed() if (rows := list(loose(untimed)))}
     left = {host: sum(b.first is not None for b in loose(history.track(host))) for host in late}
@@ -254,13 +262,38 @@ def _of_hosts(history: History, threshold: Threshold, claimed: bytearray) -> Ite
             yield start, name, partial(_of_groups, groups, history, threshold)
 
 
-def _stands_alone(burst: Burst) -> bool:
+def _stands_alone(burst: Burst, told: Callable[[Burst], bool]) -> bool:
     """Whether a burst may make an incident without a job."""
     if not _is_open(burst):
         return False
     if burst.host is None:
-        return burst.job_id is None and burst.code.startswith("k8s.")
+        return burst.job_id is None and (burst.code.startswith("k8s.") or (is_hostless(burst) and not told(burst)))
     return burst.job_id is None or burst.family == "scheduler"
+
+
+def _told_with_host(history: History) -> Callable[[Burst], bool]:
+    """Whether another log tells of the same within ten seconds and names the host: a plug-in's log beside the kernel's."""
+    codes = {b.code for b in history.track(None) if is_hostless(b)}
+    times: defaultdict[str, list[int]] = defaultdict(list)
+    untimed: set[str] = set()
+    for burst in history.bursts if codes else ():
+        if burst.host is None or burst.code not in codes:
+            continue
+        if burst.first is None:
+            untimed.add(burst.code)
+        else:
+            times[burst.code].append(burst.first)
+    for found in times.values():
+        found.sort()
+
+    def told(burst: Burst) -> bool:
+        found = times.get(burst.code, [])
+        if burst.first is None or burst.code in untimed:
+            return bool(found) or burst.code in untimed
+        at = bisect_left(found, burst.first - 10 * SECOND)
+        return at < len(found) and found[at] <= burst.first + 10 * SECOND
+
+    return told
 
 
 def _is_shared(run: Run, history: History, least: int) -> bool:

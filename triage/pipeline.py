@@ -96,7 +96,7 @@ def resolve(store: Store, _book: Rulebook) -> None:
     views = _source_views(store)
     known_jobs = {r["job_id"] for r in store.rows("recorded_jobs")}
     hosts = _known_hosts(store)
-    owners = identity.owners(views, hosts, known_jobs, _fitting_job(store))
+    owners = identity.owners(views, hosts, known_jobs, _fitting_job(store), _pods(store))
     rows = [
         {"source_id": s, "host": o.host, "host_from": o.host_from, "job_id": o.job_id, "job_from": o.job_from} for s, o in owners.items()
     ]
@@ -110,7 +110,7 @@ def _anchor(store: Store) -> None:
     for row in store.rows("boot_times"):
         boots[row["host"]].append(micros(row["ts"]) or 0)
     anchors = [_in_micros(r, "ts") for r in store.rows("anchors")]
-    found = identity.anchored(store.rows("unanchored"), anchors, boots)
+    found = identity.anchored(store.rows("unanchored"), anchors, boots, _now(store))
     starts = identity.boot_starts(found, store.rows("unanchored"), anchors)
     spans = [
         (r["source_id"], *(moment(starts[r["source_id"]] + round(r[end] * 1e6)) for end in ("boot_first", "boot_last")))
@@ -131,6 +131,11 @@ def _shift_years(store: Store) -> None:
 
 def _known_hosts(store: Store) -> set[str]:
     return {r["host"] for r in store.rows("known_hosts")}
+
+
+def _pods(store: Store) -> dict[str, str]:
+    """The node of each pod that ran on one only."""
+    return {r["pod"]: r["node"] for r in store.rows("pods")}
 
 
 def _source_views(store: Store) -> list[SourceView]:
@@ -322,6 +327,7 @@ def load(store: Store, book: Rulebook) -> History:
     history = History(now=_now(store), paths={r["source_id"]: r["path"] for r in store.rows("source_paths")})
     history.attempts = _attempts(store)
     history.topology = topology.Topology.of(store.rows("hosts"))
+    history.topology.addresses |= _pods(store)
     history.spans = spans_of(_in_micros(r, "first", "last") for r in store.rows("covered"))
     history.states = _states(store)
     history.ranks = _ranks(store)

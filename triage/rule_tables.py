@@ -37,7 +37,7 @@ def _features(*rows: Feature) -> dict[str, Feature]:
 
 
 _LEADS = ("none", "root", "symptom", "outcome", "precursor", "operator")
-_ENDS = ("none", "running", "completed", "failed", "node_fail", "cancelled", "time_limit", "preempted", "out_of_memory")
+_ENDS = ("none", "running", "completed", "failed", "node_fail", "cancelled", "time_limit", "preempted", "out_of_memory", "requeued")
 _REPAIRS = ("none", "gpu_reset", "node_reboot", "drain_p2p", "drain_and_reset", "recover_imex")
 
 FEATURES = _features(

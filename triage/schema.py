@@ -119,7 +119,7 @@ TABLES: dict[str, Table] = {
                 ("boot_s", REAL, "seconds since boot"),
                 ("anchor", TEXT, "what tied boot_s to wall time: clock | twin | boot_time"),
                 ("host", TEXT, "folded to its short name"),
-                ("host_from", TEXT, "line | file | name | folder"),
+                ("host_from", TEXT, "line | file | name | folder | pod NAME, where the line gave a pod that ran on it"),
                 ("device", TEXT, "dddd:bb:dd"),
                 ("gpu_uuid", TEXT),
                 ("mig", TEXT, "GPU instance / compute instance"),

@@ -130,11 +130,12 @@ def _suspected(answer: Mapping[str, Any]) -> list[str]:
     suspects = answer["suspects"]
     if len(suspects) == 1 and suspects[0]["role"] == "culprit":
         return []
-    return [
-        " ".join(p for p in (safe(s["host"] or ""), f"rank {s['rank']}" if s["rank"] is not None else "", s["device"] or "") if p)
-        + f": {safe(s['why'])}"
-        for s in suspects[:4]
-    ]
+    return [f"{place}: {safe(s['why'])}" if (place := _place(s)) else safe(s["why"]) for s in suspects[:4]]
+
+
+def _place(suspect: Mapping[str, Any]) -> str:
+    rank = f"rank {suspect['rank']}" if suspect["rank"] is not None else ""
+    return " ".join(part for part in (safe(suspect["host"] or ""), rank, suspect["device"] or "") if part)
 
 
 def _not_guilty(answer: Mapping[str, Any]) -> list[str]:

@@ -32,6 +32,8 @@ QUERIES: dict[str, str] = {
     "boot_spans": "SELECT source_id, boot_first, boot_last FROM coverage WHERE boot_first IS NOT NULL",
     "boot_times": "SELECT DISTINCT host, ts FROM state_records WHERE state = 'boot' AND ts IS NOT NULL ORDER BY ALL",
     "known_hosts": "SELECT host FROM all_hosts",
+    "pods": "SELECT pod, node FROM pods",
+    "placed": "SELECT 1 FROM events WHERE code = 'k8s.pod_placed' LIMIT 1",
     "job_records": "SELECT * FROM job_records",
     "job_acts": f"SELECT * FROM events WHERE job_id IS NOT NULL AND code IN {ACTS}",
     "job_outputs": "SELECT * FROM job_outputs",

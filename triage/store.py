@@ -35,14 +35,19 @@ VIEWS = (
     SELECT DISTINCT host FROM (
         SELECT host FROM host_records UNION ALL SELECT host FROM state_records UNION ALL SELECT unnest(hosts) FROM job_records
         UNION ALL SELECT host FROM coverage WHERE family IN ('kernel', 'bmc') UNION ALL SELECT host FROM rank_records
-        UNION ALL SELECT host FROM sources
+        UNION ALL SELECT host FROM sources UNION ALL SELECT DISTINCT host FROM events WHERE code LIKE 'k8s.%'
     ) WHERE host IS NOT NULL AND host <> '' AND host <> 'localhost'""",
+    """CREATE OR REPLACE VIEW pods AS
+    SELECT peer AS pod, min(host) AS node FROM events WHERE code = 'k8s.pod_placed' AND host <> '' AND peer <> host
+    GROUP BY peer HAVING count(DISTINCT host) = 1""",
     """CREATE OR REPLACE VIEW source_views AS
     SELECT s.source_id, s.path, s.dialects, s.first_ts, s.last_ts, c.families, c.line_hosts, e.text_jobs, e.step_jobs FROM sources s
     LEFT JOIN (SELECT source_id, list(DISTINCT family) AS families, list(DISTINCT host) AS line_hosts FROM (
             SELECT source_id, family, host FROM coverage
             UNION ALL SELECT source_id, 'training', host FROM rank_records
             UNION ALL SELECT DISTINCT source_id, 'training', NULL FROM events WHERE family = 'training'
+            UNION ALL SELECT DISTINCT source_id, 'training', NULL FROM events JOIN sources USING (source_id)
+                WHERE code IN ('storage.full', 'storage.refused') AND list_contains(dialects, 'exceptions')
             UNION ALL SELECT source_id, 'scheduler_log', NULL FROM job_records
             UNION ALL SELECT source_id, 'scheduler_log', NULL FROM state_records
         ) GROUP BY source_id) c USING (source_id)
@@ -54,21 +59,24 @@ VIEWS = (
     SELECT s.source_id, s.job_id, coalesce(s.first_ts, e.first) AS first, coalesce(s.last_ts, e.last) AS last, r.gpus,
         list_concat(coalesce(r.hosts, []), coalesce(e.hosts, [])) AS hosts, e.ended
     FROM sources s
-    LEFT JOIN (SELECT source_id, max(nranks) AS gpus, list(DISTINCT host) AS hosts FROM rank_records GROUP BY source_id) r USING (source_id)
+    LEFT JOIN (SELECT source_id, max(nranks) AS gpus, list(DISTINCT coalesce(p.node, host)) AS hosts
+        FROM rank_records LEFT JOIN pods p ON p.pod = host GROUP BY source_id) r USING (source_id)
     LEFT JOIN (SELECT source_id, min(ts_near) AS first, max(ts_near) AS last,
             list(DISTINCT host) FILTER (WHERE host IS NOT NULL) AS hosts,
             CASE WHEN bool_or(code = 'slurm.node_fail') THEN 'NODE_FAIL'
                 WHEN bool_or(code = 'slurm.job_killed' AND lower(coalesce(state, '')) LIKE '%time%') THEN 'TIMEOUT'
                 WHEN bool_or(code = 'slurm.job_killed' AND lower(coalesce(state, '')) LIKE '%preempt%') THEN 'PREEMPTED'
                 WHEN bool_or(code IN ('torch.rank_exit', 'torch.exception', 'torch.cuda_ecc', 'torch.cuda_oom', 'torch.cuda_fault',
-                    'program.not_found', 'nccl.timeout',
-                    'nccl.remote_error', 'nccl.system_error', 'nccl.ib_error', 'torch.worker_killed', 'slurm.task_exit')) THEN 'FAILED'
+                    'storage.full', 'storage.refused', 'program.not_found', 'nccl.timeout',
+                    'nccl.remote_error', 'nccl.system_error', 'nccl.cuda_error', 'nccl.ib_error',
+                    'torch.worker_killed', 'slurm.task_exit')) THEN 'FAILED'
                 WHEN bool_or(code = 'slurm.job_killed') THEN 'CANCELLED' END AS ended
         FROM events GROUP BY source_id) e USING (source_id)
     WHERE s.job_id IS NOT NULL""",
     """CREATE OR REPLACE VIEW rank_views AS
-    SELECT r.*  EXCLUDE (job_id), coalesce(r.job_id, s.job_id) AS job_id, coalesce(e.attempt, j.attempt, 0) AS attempt FROM rank_records r
-    JOIN sources s USING (source_id)
+    SELECT r.* EXCLUDE (job_id, host), coalesce(p.node, r.host) AS host, coalesce(r.job_id, s.job_id) AS job_id,
+        coalesce(e.attempt, j.attempt, 0) AS attempt
+    FROM rank_records r JOIN sources s USING (source_id) LEFT JOIN pods p ON p.pod = r.host
     LEFT JOIN (SELECT source_id, max(attempt) AS attempt FROM events WHERE attempt IS NOT NULL GROUP BY source_id) e USING (source_id)
     LEFT JOIN (SELECT job_id, max(attempt) AS attempt FROM jobs GROUP BY job_id) j ON j.job_id = coalesce(r.job_id, s.job_id)
     WHERE coalesce(r.job_id, s.job_id) IS NOT NULL""",
@@ -85,6 +93,16 @@ OWNERSHIP = (
     """UPDATE events SET job_id = o.job_id, job_from = o.job_from FROM owners o WHERE events.source_id = o.source_id
         AND (events.job_id IS NULL OR events.job_from <> 'text')""",
     "UPDATE rank_records SET host = o.host FROM owners o WHERE rank_records.source_id = o.source_id AND rank_records.host IS NULL",
+)
+
+# Undone first: which node a pod ran on may look otherwise once more was read. `pod NAME` keeps what the line said.
+PODS = (
+    """UPDATE events SET host = nullif(substr(host_from, 5), ''), host_from = CASE WHEN host_from <> 'pod ' THEN 'line' END
+        WHERE starts_with(host_from, 'pod ')""",
+    """UPDATE events SET host_from = 'pod ' || events.host, host = p.node FROM pods p
+        WHERE events.host = p.pod AND events.host_from = 'line' AND events.code <> 'k8s.pod_placed'""",
+    """UPDATE events SET host_from = 'pod ', host = p.node FROM pods p
+        WHERE events.peer = p.pod AND coalesce(events.host, '') = '' AND starts_with(events.code, 'k8s.')""",
 )
 
 ANCHORING = (
@@ -378,6 +396,9 @@ class Store:
             )
         for statement in OWNERSHIP:
             self._connection.execute(statement)
+        if self.rows("placed"):
+            for statement in PODS:
+                self._connection.execute(statement)
 
     def shift_years(self, source_id: str, by: int, total: int) -> None:
         """Move year-less stamps of a source by whole years."""

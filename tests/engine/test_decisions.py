@@ -66,7 +66,9 @@ def test_without_a_root_nobody_is_culprit_and_no_host_is_taken_away(book: Rulebo
     assert made.action not in ISOLATING
 
 
-@pytest.mark.parametrize(("state", "action"), [("PREEMPTED", "none"), ("CANCELLED by 1002", "none"), ("TIMEOUT", "none")])
+@pytest.mark.parametrize(
+    ("state", "action"), [("PREEMPTED", "none"), ("CANCELLED by 1002", "none"), ("TIMEOUT", "none"), ("REQUEUED", "none")]
+)
 def test_policy_asks_for_nothing(book: Rulebook, state: str, action: str) -> None:
     made = decided(book, [], attempt(state=state))
     assert (made.finding.class_id, made.action, made.confidence, made.symptom) == ("T23", action, "probable", None)
@@ -140,3 +142,42 @@ def test_the_row_that_decided_can_be_traced(book: Rulebook) -> None:
     assert made.tried[-1].rule_id == made.rule.id
     assert made.tried[-1].feature is None
     assert all(row.feature for row in made.tried[:-1])
+
+
+def mmu_faults(book: Rulebook, *users: str | None) -> Decision:
+    """The last of jobs that met an MMU fault on the same GPU an hour apart, each under the user given."""
+    jobs = [attempt(str(n), ("n2",), user=user, start=f"{n + 10}:00:00", end=f"{n + 10}:30:00") for n, user in enumerate(users)]
+    bursts = [burst(book, "xid.31", f"{n + 10}:29:50", "n2", device=GPU) for n, _ in enumerate(users)]
+    return pipeline.judge(history(jobs, bursts), book).decisions[-1]
+
+
+@pytest.mark.parametrize(
+    ("users", "rule"),
+    [
+        (("u1",), "mmu-first"),
+        (("u1", "u1", "u1"), "mmu-first"),  # one program that meets its own fault again
+        (("u1", "u2"), "mmu-follows-gpu"),
+        ((None, None), "mmu-follows-gpu"),  # other jobs, where no record tells the users
+        (("u1", "u2", "u1"), "mmu-follows-gpu"),
+    ],
+)
+def test_a_fault_that_keeps_to_one_gpu_over_users_is_the_gpus(book: Rulebook, users: tuple[str | None, ...], rule: str) -> None:
+    assert mmu_faults(book, *users).rule.id == rule
+
+
+def test_a_requeue_beside_a_lost_gpu_is_a_failure(book: Rulebook) -> None:
+    made = decided(book, [lost(book)], attempt(state="REQUEUED"))
+    assert (made.finding.class_id, made.action) == ("T04", "isolate_now")
+
+
+@pytest.mark.parametrize(("shut", "class_id"), [("10:57:00", "T23"), ("10:40:00", "T24"), ("10:59:59.9", "T23")])
+def test_an_orderly_restart_shortly_before_the_end_is_an_operators_act(book: Rulebook, shut: str, class_id: str) -> None:
+    made = decided(
+        book, [burst(book, "host.shutdown", shut, "n2", state="System is rebooting")], attempt(state="NODE_FAIL", failed_host="n2")
+    )
+    assert (made.finding.class_id, [s.role for s in made.finding.suspects if s.role == "culprit"]) == (class_id, [])
+
+
+def test_an_orderly_restart_that_answers_a_fault_leaves_the_fault(book: Rulebook) -> None:
+    bursts = [lost(book, device=GPU), burst(book, "host.shutdown", "10:59:00", "n2", state="System is rebooting")]
+    assert decided(book, bursts, attempt(state="NODE_FAIL")).finding.class_id == "T04"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.engine.rows import when
+from tests.engine.rows import at, when
 from triage import identity
 from triage.identity import Owner, SourceView
 
@@ -121,3 +121,27 @@ def test_year_shift_over_new_year() -> None:
     peers = [(when("2025-12-30T00:00:00"), when("2026-01-02T00:00:00"))]
     assert identity.year_shift(when("2026-12-31T00:00:00"), when("2026-12-31T23:00:00"), peers, 0) == -1
     assert identity.year_shift(when("2026-01-01T00:00:00"), when("2026-01-01T05:00:00"), peers, 0) == 0
+
+
+BOOT = at("2026-06-01T04:50:00")
+LAST_WORDS = {
+    "event_id": "s:1:1",
+    "source_id": "s",
+    "line_first": 1,
+    "host": "n-05",
+    "code": "host.panic",
+    "message": "m",
+    "boot_s": 900_000.0,
+}
+
+
+def test_a_log_that_would_reach_beyond_the_data_is_not_of_the_boot_that_is_known() -> None:
+    boots = {"n-05": [BOOT]}
+    assert identity.anchored([LAST_WORDS], [], boots, at("2026-06-01T06:00:00")) == []
+    assert [how for _, _, how in identity.anchored([LAST_WORDS | {"boot_s": 60.0}], [], boots, at("2026-06-01T06:00:00"))] == ["boot_time"]
+
+
+def test_an_output_called_like_a_pod_is_of_the_pods_node() -> None:
+    view = output("logs/llm-worker-3.log")
+    owner = identity.owners([view], NODES, set(), lambda _view: None, {"llm-worker-3": "n-05"})[view.source_id]
+    assert (owner.host, owner.host_from) == ("n-05", "name")
