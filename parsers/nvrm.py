@@ -61,8 +61,6 @@ _SHAPES = (
         rf"\bnvidia {_AT}: probe with driver nvidia failed with error (?P<state>-\d{{1,4}})",
         before=r"NVRM: .{0,60}(?:failed|BAR)",
     ),
-    # NVRM: API mismatch: the client has the version 550.54.15, but ...
-    shape("gpu.init_failed", r"NVRM: (?P<state>API mismatch): the client ", before=r"NVRM: API mismatch", reach=40),
     # NVRM: The NVIDIA probe routine failed for 1 device(s).   NVRM: None of the NVIDIA devices were initialized.
     shape(
         "gpu.init_failed",
@@ -161,7 +159,6 @@ DIALECT = LineDialect(
         "failed to wait for GFW",
         "nvidia: probe of",
         "probe with driver nvidia",
-        "NVRM: API mismatch",
         "NVIDIA probe routine failed",
         "devices were initialized",
         "NVRM: BAR",
