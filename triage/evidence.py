@@ -19,9 +19,11 @@ UNKNOWN_PROCESS = "pid='<unknown>', name=<unknown>, "
 def rows_of(decision: Decision, history: History) -> list[dict[str, Any]]:
     """Evidence entries, the root first in rank but shown in order of time."""
     finding = decision.finding
-    rows = [_row(group, role, finding, history) for role, group in _groups(finding)]
-    rows += _derived(finding, history)
-    kept = _most_telling(rows)
+    root = finding.root
+    groups = list(_groups(finding))
+    rows = [_row(group, role, finding, history) for role, group in groups]
+    first = [row for row, (_, group) in zip(rows, groups, strict=True) if root and any(b.burst_id == root.burst_id for b in group)]
+    kept = _most_telling([*first, *_in_time([row for row in rows + _derived(finding, history) if row not in first])])
     return sorted(kept, key=lambda r: (_when(r), ORDER.index(r["role"]), r["source"], r["line"]))
 
 
@@ -30,9 +32,14 @@ def _when(row: dict[str, Any]) -> str:
     return str(row["ts"] or row["about"] or "9999").removesuffix("Z")  # so that 10:00:03 sorts before 10:00:03.2
 
 
-def _most_telling(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _in_time(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(rows, key=lambda r: (_when(r), r["source"], r["line"]))
+
+
+def _most_telling(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The first of each role."""
     by_role: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
-    for row in sorted(rows, key=lambda r: (_when(r), r["source"], r["line"])):
+    for row in rows:
         by_role[row["role"]].append(row)
     return [row for role in ORDER for row in by_role[role][:MOST_EACH]][:40]
 

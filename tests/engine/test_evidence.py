@@ -69,3 +69,14 @@ def test_a_flood_of_kinds_is_bounded(book: Rulebook) -> None:
 )
 def test_ranges(numbers: list[int], text: str) -> None:
     assert evidence._ranges(numbers) == text
+
+
+def test_the_root_is_shown_whatever_else_looks_like_one(book: Rulebook) -> None:
+    """Faults of more GPUs than are listed, all before the one that ended the job."""
+    others = [burst(book, "xid.31", f"10:4{n}:00", "n1", device=f"0000:{n}b:00", line=n) for n in range(1, 10)]
+    fatal = burst(book, "xid.31", "10:58:50", "n2", device=GPU, line=77)
+    past = history([attempt()], [*others, fatal, *timeouts(book, 4)], paths={"s": "logs/n2.kern.log"})
+    made = next(d for d in pipeline.judge(past, book).decisions if d.finding.incident.attempt)
+    for root in (*others, fatal):
+        made.finding.root = root
+        assert root.line in [row["line"] for row in evidence.rows_of(made, past) if row["role"] == "root"]
