@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -101,12 +102,22 @@ class Opened:
 
 def rulebook(rules: str | None) -> Rulebook:
     """The shipped rules, with a site's folder laid over them; raises Fault with every fault, a line each."""
-    from triage.rulebook import RuleError, load
-
     if rules is not None and not Path(rules).is_dir():
         raise Fault(f"{rules}: no such folder of rules; --rules takes a folder")
+    return _loaded(Path(rules)) if rules else _shipped()
+
+
+@cache
+def _shipped() -> Rulebook:
+    """Read once a process: they do not change under it."""
+    return _loaded(None)
+
+
+def _loaded(folder: Path | None) -> Rulebook:
+    from triage.rulebook import RuleError, load
+
     try:
-        return load(Path(rules) if rules else None)
+        return load(folder)
     except RuleError as error:
         raise Fault("\n".join(str(f) for f in error.faults)) from error
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import hyperscan
 
@@ -44,6 +45,14 @@ def _literals(dialect: Dialect) -> list[tuple[bytes, bool]]:
             return []
 
 
+@lru_cache(maxsize=4)
+def _compiled(texts: tuple[bytes, ...]) -> hyperscan.Database:
+    """Once a process: it takes 50 ms, and may be shared by threads."""
+    database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+    database.compile(expressions=list(texts), ids=list(range(len(texts))), elements=len(texts), flags=[0] * len(texts), literal=True)
+    return database
+
+
 @dataclass(slots=True)
 class Finder:
     """One scratch per thread; `find` gives (end offset, needle id) in order of the end."""
@@ -56,9 +65,7 @@ class Finder:
 
     def __post_init__(self) -> None:
         self.longest = max((len(n.text) for n in self.needles), default=1)
-        self._database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
-        texts = [n.text for n in self.needles]
-        self._database.compile(expressions=texts, ids=list(range(len(texts))), elements=len(texts), flags=[0] * len(texts), literal=True)
+        self._database = _compiled(tuple(n.text for n in self.needles))
         self._scratch = hyperscan.Scratch(self._database)
 
     def find(self, block: bytes) -> list[tuple[int, int]]:
