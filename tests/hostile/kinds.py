@@ -35,7 +35,10 @@ LARGE = 100 << 20
 
 @dataclass(frozen=True)
 class Kind:
-    """A name, what it tries, how it is made, the class of the verdict (None: any), and what the answer or its refusal must say."""
+    """A name, what it tries, how it is made, the class of the verdict (None: any), and what the answer or its refusal must say.
+
+    most_s, most_mb  processor time of all commands together, and memory at their peak
+    """
 
     name: str
     tries: str
@@ -43,6 +46,8 @@ class Kind:
     verdict: str | None = None
     says: str = ""
     slow: bool = False
+    most_s: int = 20
+    most_mb: int = 500
 
 
 def bait(text: str, host: str = "tau-07") -> bytes:
@@ -416,7 +421,7 @@ KINDS = (
     Kind("host-shell", "a host that is a command",
          _hosts("$(touch${IFS}owned-by-shell)", "`id`", "a;b", "--help", "-oProxyCommand=x"), None),
     Kind("host-long", "a host of 10,000 characters", _hosts("h" * 10_000), None),
-    Kind("hosts-many", "100,000 hosts", _million_hosts, "T04", slow=True),
+    Kind("hosts-many", "100,000 hosts", _million_hosts, "T04", slow=True, most_s=150, most_mb=1000),
     Kind("hostlist-bomb", "a list of a billion hosts", _records("gpu-[1-999999999]"), "T04"),
     Kind("hostlist-product", "a product of lists", _records("a[0-999]b[0-999]c[0-999]d[0-999]"), "T04"),
     Kind("hostlist-nested", "lists in lists that do not close", _records("gpu-[[[1-2],3-[4]],tau-07" + "[1-" * 2000), "T04"),
