@@ -11,7 +11,7 @@ _TEXT, _BEFORE = 400, 60
 # error: [job 5120] epilog failed status=1:0 | error: prolog failed: rc:256 output:mount: no such device
 # [5120.extern] error: epilog failed status=1:0
 _SCRIPT = re.compile(
-    r"(?=\[?[EJPejpt\d])(?:(?:\[?[Jj]ob(?:Id=| )?|\[)(?P<job>\d{1,12}+)(?:\.\w{1,20})?\]?+:?+ (?:error: )?)?"
+    r"(?=[EJPejpt]|\[[Jj\d])(?:(?:\[?[Jj]ob(?:Id=| )?|\[)(?P<job>\d{1,12}+)(?:\.\w{1,20})?\]?+:?+ (?:error: )?)?"
     r"(?P<why>(?:task )?(?:[Pp]rolog|[Ee]pilog) failed.{0,200})"
 )
 # spank-epilog: error: pyxis: mkdir: cannot create directory '/opt/data': Permission denied
