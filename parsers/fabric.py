@@ -84,13 +84,24 @@ def parse(window: Window) -> Iterable[Record]:
     return (made,) if made else shapes.read((*_OPENSM, *_SERVICE, *_RDMA), window)
 
 
+# A port that is administratively off reads Disabled; Polling means that it looks for a partner.
+_BROKEN = ("Polling", "LinkErrorRecovery", "PhyTest")
+
+
+def _port_down(line: Line | None, state: str | None, physical: str | None, layer: str | None, **place: str) -> tuple[Event, ...]:
+    """The event of a port that should be up and is not, at the line that tells its state."""
+    if line is None or (state or "").upper() != "DOWN" or physical not in _BROKEN or layer == "Ethernet":
+        return ()
+    made = shapes.event("ib.link_down", line, state=physical, severity="snapshot")
+    made.attrs = dict(place)
+    return (made,)
+
+
 class IbStat:
     """`ibstat` output, one adapter and its ports."""
 
     # State: Down   Physical state: Polling
     _FIELD = re.compile(r"^\s++(?P<name>\w[\w ]{0,39}): ?(?P<value>.{0,80})$")
-    # A port that is administratively off reads Disabled; Polling means that it looks for a partner.
-    BROKEN = ("Polling", "LinkErrorRecovery", "PhyTest")
 
     def __init__(self, adapter: str) -> None:
         self.adapter = adapter
@@ -115,12 +126,8 @@ class IbStat:
 
     def close(self) -> Iterable[Record]:
         """The event of the port read last."""
-        physical, line = self.fields.get("Physical state"), self.state_line
-        if not line or self.fields.get("State") != "Down" or physical not in self.BROKEN or self.fields.get("Link layer") == "Ethernet":
-            return ()
-        made = shapes.event("ib.link_down", line, state=physical, severity="snapshot")
-        made.attrs = {"interface": self.adapter, "port": self.port}
-        return (made,)
+        told = (self.fields.get(name) for name in ("State", "Physical state", "Link layer"))
+        return _port_down(self.state_line, *told, interface=self.adapter, port=self.port)
 
 
 class IbStatus:
@@ -146,13 +153,8 @@ class IbStatus:
 
     def close(self) -> Iterable[Record]:
         """The event of the port."""
-        physical, line = self.fields.get("phys state"), self.state_line
-        is_broken = self.fields.get("state") == "DOWN" and physical in IbStat.BROKEN
-        if not line or not is_broken or self.fields.get("link_layer") == "Ethernet":
-            return ()
-        made = shapes.event("ib.link_down", line, state=physical, severity="snapshot")
-        made.attrs = {"interface": self.adapter, "port": self.port}
-        return (made,)
+        told = (self.fields.get(name) for name in ("state", "phys state", "link_layer"))
+        return _port_down(self.state_line, *told, interface=self.adapter, port=self.port)
 
 
 def open_ibstatus(line: Line) -> IbStatus | None:
